@@ -1,0 +1,35 @@
+# Everything runs in .venv; the first target that needs it creates it.
+PYTHON ?= python3
+VENV   ?= .venv
+TORCH  ?= torch==2.13.0
+# Set to a CPU wheel index to avoid the CUDA build where pip would choose it.
+TORCH_INDEX_URL ?=
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.PHONY: setup demo test test-slow test-docker lint types check bench clean
+
+setup: $(STAMP)
+$(STAMP): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q $(if $(TORCH_INDEX_URL),--extra-index-url $(TORCH_INDEX_URL)) $(TORCH)
+	$(BIN)/pip install -q -e '.[dev]'
+	touch $@
+
+demo: setup
+	$(BIN)/regionfed up recipes/demo.toml
+
+test: setup
+	$(BIN)/python -m pytest
+
+test-slow: setup
+	$(BIN)/python -m pytest -m slow --timeout 900
+
+lint: setup
+	$(BIN)/ruff check .
+types: setup
+	$(BIN)/mypy -p regionfed -p regionfed_server -p regionfed_coordinator -p regionfed_client
+check: lint types test
+
+clean:
+	rm -rf runs .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,1 @@
+"""Regional tier: the coordinator's two Flower apps and its daemon."""

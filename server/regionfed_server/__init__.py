@@ -1,0 +1,1 @@
+"""Global tier: the server's Flower app and its state."""
