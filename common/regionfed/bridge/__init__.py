@@ -1,0 +1,1 @@
+"""RegionBridge: the gRPC service that joins the two faces of a coordinator."""

@@ -1,0 +1,1 @@
+"""The federation file: one TOML, read into one typed object."""

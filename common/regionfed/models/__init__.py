@@ -1,0 +1,1 @@
+"""Models as differentiable black boxes over one flat vector."""

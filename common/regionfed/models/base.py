@@ -1,0 +1,51 @@
+"""The one interface behind which every architecture stands."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from regionfed.data.types import Row
+
+
+@dataclass(frozen=True)
+class EncodedRows:
+    """Rows turned into model inputs once.
+
+    `tensors` hold one row each along their first axis, on the CPU; `rows` are kept for scoring.
+    """
+
+    tensors: Mapping[str, Tensor]
+    rows: Sequence[Row]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def batch(self, index: Tensor, device: torch.device) -> dict[str, Tensor]:
+        """The given rows' tensors on `device`; `index` is a 1-D int64 tensor."""
+        return {name: tensor[index].to(device) for name, tensor in self.tensors.items()}
+
+
+class FederatedModel(ABC):
+    """A differentiable black box: a module, a way to encode rows, a loss, and predictions.
+
+    Nothing outside this interface knows the architecture (algorithm section 1).
+    """
+
+    module: nn.Module
+
+    @abstractmethod
+    def encode(self, rows: Sequence[Row]) -> EncodedRows:
+        """Tokenise or scale rows once."""
+
+    @abstractmethod
+    def loss(self, batch: Mapping[str, Tensor]) -> Tensor:
+        """Scalar mean loss over the rows of the batch."""
+
+    @abstractmethod
+    def predict(self, batch: Mapping[str, Tensor]) -> list[str]:
+        """One answer per row, in the form of `Row.target`."""

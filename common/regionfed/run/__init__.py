@@ -1,0 +1,1 @@
+"""The run folder: configuration, checkpoints, metrics and the result."""
