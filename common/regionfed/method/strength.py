@@ -7,7 +7,7 @@ from typing import Literal
 
 from regionfed.errors import ConfigError
 
-Scale = Literal["paper", "scale_free"]
+Scale = Literal["paper", "scale-free"]
 
 
 def sigmoid(x: float) -> float:
@@ -24,7 +24,7 @@ def strength(
     """alpha = alpha_min + (1 - alpha_min)*sigmoid((d - mu) / (tau*s)), in [alpha_min, 1].
 
     `d` is the conflict and `mu` its calibration, both in update units. s = 1 is the paper's form,
-    which separates regions only when conflicts are of order 1; `scale_free` takes s = mu, so that
+    which separates regions only when conflicts are of order 1; `scale-free` takes s = mu, so that
     multiplying every update by a constant changes nothing (algorithm section 3.5). With mu = 0
     the scale-free form takes its limit: the middle at d = 0, 1 above.
 
@@ -37,8 +37,8 @@ def strength(
         raise ConfigError(f"mu = {mu}: must be finite and >= 0; calibrate it on round 1")
     if not tau > 0 or not 0 <= alpha_min <= 1:
         raise ConfigError(f"tau = {tau} must be > 0 and alpha_min = {alpha_min} within [0, 1]")
-    if scale not in ("paper", "scale_free"):
-        raise ConfigError(f"scale = {scale!r}: allowed are 'paper' and 'scale_free'")
+    if scale not in ("paper", "scale-free"):
+        raise ConfigError(f"scale = {scale!r}: allowed are 'paper' and 'scale-free'")
     offset = d - mu
     spread = tau if scale == "paper" else tau * mu
     if offset == 0:
