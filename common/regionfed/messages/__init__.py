@@ -1,1 +1,20 @@
 """Every message between tiers, typed, with the one place that turns it into records."""
+
+from regionfed.messages.client import ClientScores, ClientUpdate, EvaluateOrder, TrainOrder
+from regionfed.messages.region import Refusal, RegionOrder, RegionScores, RegionUpdate
+from regionfed.messages.wire import Vector, WireMessage, finite_vector, message_kind
+
+__all__ = [
+    "ClientScores",
+    "ClientUpdate",
+    "EvaluateOrder",
+    "Refusal",
+    "RegionOrder",
+    "RegionScores",
+    "RegionUpdate",
+    "TrainOrder",
+    "Vector",
+    "WireMessage",
+    "finite_vector",
+    "message_kind",
+]

@@ -8,31 +8,33 @@ from pydantic import Field, model_validator
 
 from regionfed.config.base import Section
 
-StrategyName = Literal[
-    "none", "region-aware", "grad", "interp", "meta", "residual", "dynamic", "dynamic-paper"
-]
+StrategyName = Literal["none", "grad", "interp", "meta", "residual", "dynamic", "dynamic-paper"]
 
 
 class AlphaConfig(Section):
     """alpha_r = minimum + (1 - minimum)*sigmoid((d - mu)/(temperature*scale))."""
 
-    minimum: float = Field(0.5, ge=0, lt=1)
-    temperature: float = Field(1.0, gt=0)
+    minimum: float = Field(default=0.5, ge=0, lt=1)
+    temperature: float = Field(default=1.0, gt=0)
     scale: Literal["paper", "scale-free"] = Field(
-        "scale-free", description="`paper` divides by 1, `scale-free` by mu."
+        default="scale-free", description="`paper` divides by 1, `scale-free` by mu."
     )
 
 
 class RhoConfig(Section):
     """Search for the strength rho of a direction on the region's validation loss."""
 
-    low: float = Field(0.0, ge=0)
-    high: float = Field(1.0, gt=0)
-    tolerance: float = Field(0.05, gt=0)
+    low: float = Field(default=0.0, ge=0)
+    high: float = Field(default=1.0, gt=0)
+    tolerance: float = Field(default=0.05, gt=0)
     points: int = Field(
-        39, ge=1, description="Values evaluated per client exchange; 39 finish in one exchange."
+        default=39,
+        ge=1,
+        description="Values evaluated per client exchange; 39 finish in one exchange.",
     )
-    validation_rows: int = Field(64, ge=1, description="Rows per client used for the losses.")
+    validation_rows: int = Field(
+        default=64, ge=1, description="Rows per client used for the losses."
+    )
 
     @model_validator(mode="after")
     def _ordered(self) -> RhoConfig:
@@ -44,24 +46,26 @@ class RhoConfig(Section):
 class ResidualConfig(Section):
     """theta_r <- (1 - decay)*theta_r - learning_rate*(g_r - g) (algorithm section 3, item 9)."""
 
-    learning_rate: float = Field(0.35, gt=0)
-    decay: float = Field(0.0, ge=0, lt=1)
+    learning_rate: float = Field(default=0.35, gt=0)
+    decay: float = Field(default=0.0, ge=0, lt=1)
 
 
 class MetaConfig(Section):
     """The look-ahead gradient."""
 
-    steps: int = Field(1, ge=1, description="K gradient steps; 1 is the paper's.")
-    learning_rate: float = Field(0.1, gt=0, description="Step size between the K steps.")
+    steps: int = Field(default=1, ge=1, description="K gradient steps; 1 is the paper's.")
+    learning_rate: float = Field(default=0.1, gt=0, description="Step size between the K steps.")
 
 
 class DynamicConfig(Section):
     """The router's thresholds."""
 
-    conflict: float | None = Field(None, gt=0, description="tau_d; default: mu.")
-    divergence: float = Field(0.05, ge=0, description="tau_h, in nats.")
-    size_ratio: float = Field(1.5, gt=0, description="n_r above this multiple of the mean.")
-    cooldown: int = Field(3, ge=1, description="Rounds for which a failed strategy is left out.")
+    conflict: float | None = Field(default=None, gt=0, description="tau_d; default: mu.")
+    divergence: float = Field(default=0.05, ge=0, description="tau_h, in nats.")
+    size_ratio: float = Field(default=1.5, gt=0, description="n_r above this multiple of the mean.")
+    cooldown: int = Field(
+        default=3, ge=1, description="Rounds for which a failed strategy is left out."
+    )
 
 
 class MethodConfig(Section):
@@ -69,8 +73,10 @@ class MethodConfig(Section):
 
     strategy: StrategyName = "residual"
     personalise_every: int = Field(
-        0, ge=0, description="Compute theta_r every k-th round; 0: after the last round only. "
-        "Residual keeps theta_r in every round."
+        default=0,
+        ge=0,
+        description="Compute theta_r every k-th round; 0: after the last round only. "
+        "Residual keeps theta_r in every round.",
     )
     alpha: AlphaConfig = AlphaConfig()
     rho: RhoConfig = RhoConfig()

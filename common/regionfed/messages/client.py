@@ -1,0 +1,76 @@
+"""Messages between a region's coordinator and its clients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from regionfed.messages.wire import Vector, WireMessage
+
+
+@dataclass(frozen=True)
+class TrainOrder(WireMessage):
+    """Train from `start` (theta_t, or theta_t + theta_r where the strategy keeps a residual)."""
+
+    run: str
+    region: str
+    round: int
+    digest: str
+    layout: str
+    start: Vector
+    buffers: Vector | None = None
+
+
+@dataclass(frozen=True)
+class ClientUpdate(WireMessage):
+    """g_u = start minus end, the floating-point buffers after training, and sizes."""
+
+    client: str
+    round: int
+    examples: int
+    steps: int
+    loss: float
+    update: Vector | None = None
+    buffers: Vector | None = None
+    labels: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class EvaluateOrder(WireMessage):
+    """Score models on the client's own rows, and do the work that personalisation needs.
+
+    The models are `base` and, where `offset` is given, `base + offset`. `levels` names the
+    models to score: `global` is base, `regional` is base + offset. `direction` with `rhos` asks
+    for validation losses at base + rho*direction. `work` asks for `train` (local training from
+    base) or `gradient` (K steps of the gradient at base). `user` asks the device to train its own
+    part from the regional model and to score it; theta_u stays on the device.
+    """
+
+    run: str
+    region: str
+    round: int
+    digest: str
+    layout: str
+    base: Vector
+    levels: tuple[str, ...]
+    buffers: Vector | None = None
+    offset: Vector | None = None
+    direction: Vector | None = None
+    rhos: tuple[float, ...] = ()
+    work: str = ""
+    user: bool = False
+
+
+@dataclass(frozen=True)
+class ClientScores(WireMessage):
+    """Additive counts per level, validation losses per rho (sums over `loss_rows` rows), and work.
+
+    `work` is g_u-like (start minus end, or the gradient); theta_u is never in any message.
+    """
+
+    client: str
+    round: int
+    counts: dict[str, dict[str, float]] = field(default_factory=dict)
+    losses: tuple[float, ...] = ()
+    loss_rows: int = 0
+    examples: int = 0
+    work: Vector | None = None
