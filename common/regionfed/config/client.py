@@ -12,17 +12,20 @@ from regionfed.config.base import Section
 class UserModelConfig(Section):
     """The user's own part theta_u (algorithm section 3, item 8); it never leaves the device."""
 
-    enabled: bool = Field(False, description="Train theta_u after the last round.")
-    steps: int = Field(30, ge=1, description="Local steps from the regional model.")
-    learning_rate: float = Field(1e-3, gt=0)
-    memory_mb: int = Field(1024, ge=16, description="Largest theta_u that is stored, in MiB.")
+    enabled: bool = Field(default=False, description="Train theta_u after the last round.")
+    steps: int = Field(default=30, ge=1, description="Local steps from the regional model.")
+    learning_rate: float = Field(default=1e-3, gt=0)
+    memory_mb: int = Field(
+        default=1024, ge=16, description="Largest theta_u that is stored, in MiB."
+    )
 
 
 class ClientConfig(Section):
     """The client tier."""
 
     state: Path | None = Field(
-        None, description="Folder of the device's own state; default: REGIONFED_CLIENT_STATE, "
-        "or `clients/REGION/CLIENT` in the run folder."
+        default=None,
+        description="Folder of the device's own state; default: REGIONFED_CLIENT_STATE, "
+        "or `clients/REGION/CLIENT` in the run folder.",
     )
     user: UserModelConfig = UserModelConfig()

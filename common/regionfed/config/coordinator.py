@@ -13,11 +13,20 @@ class CoordinatorConfig(Section):
     """The regional tier."""
 
     client_weights: Literal["equal", "examples"] = Field(
-        "equal", description="Weight of a client in its region's mean; with DP on only `equal`."
+        default="equal",
+        description="Weight of a client in its region's mean; with DP on only `equal`.",
     )
-    cohort: int = Field(0, ge=0, description="Clients asked to train per round; 0 means all.")
-    quorum: int = Field(1, ge=1, description="Fewest client answers for the region to take part.")
+    cohort: int = Field(
+        default=0, ge=0, description="Clients asked to train per round; 0 means all."
+    )
+    quorum: int = Field(
+        default=1, ge=1, description="Fewest client answers for the region to take part."
+    )
     round_deadline: float = Field(
-        300.0, gt=0, description="Seconds for one exchange with clients; late answers are dropped."
+        default=300.0,
+        gt=0,
+        description="Seconds for one exchange with clients; late answers are dropped.",
     )
-    join_deadline: float = Field(90.0, gt=0, description="Seconds to wait for the quorum to join.")
+    join_deadline: float = Field(
+        default=90.0, gt=0, description="Seconds to wait for the quorum to join."
+    )

@@ -13,16 +13,20 @@ class ServerConfig(Section):
     """The global tier (algorithm section 3, item 3)."""
 
     optimizer: Literal["sgd", "momentum", "adam"] = "sgd"
-    learning_rate: float = Field(1.0, gt=0, description="eta of theta - eta*g.")
-    momentum: float = Field(0.9, ge=0, lt=1)
-    beta2: float = Field(0.99, gt=0, lt=1)
-    epsilon: float = Field(1e-3, gt=0)
+    learning_rate: float = Field(default=1.0, gt=0, description="eta of theta - eta*g.")
+    momentum: float = Field(default=0.9, ge=0, lt=1)
+    beta2: float = Field(default=0.99, gt=0, lt=1)
+    epsilon: float = Field(default=1e-3, gt=0)
     region_weights: Literal["equal", "examples"] = Field(
-        "equal", description="Weight of a region in the global mean."
+        default="equal", description="Weight of a region in the global mean."
     )
-    min_regions: int = Field(1, ge=1, description="Quorum: fewer answers fail the round.")
-    round_deadline: float = Field(600.0, gt=0, description="Seconds for one exchange with regions.")
-    join_deadline: float = Field(120.0, gt=0, description="Seconds to wait for regions at start.")
+    min_regions: int = Field(default=1, ge=1, description="Quorum: fewer answers fail the round.")
+    round_deadline: float = Field(
+        default=600.0, gt=0, description="Seconds for one exchange with regions."
+    )
+    join_deadline: float = Field(
+        default=120.0, gt=0, description="Seconds to wait for regions at start."
+    )
     max_failed_rounds: int = Field(
-        3, ge=1, description="Consecutive rounds under quorum after which the run fails."
+        default=3, ge=1, description="Consecutive rounds under quorum after which the run fails."
     )

@@ -16,33 +16,42 @@ class SecureAggregationConfig(Section):
 
     enabled: bool = False
     threshold: float = Field(
-        2 / 3, ge=2 / 3, le=1, description="Share of the cohort that must survive to unmask."
+        default=2 / 3,
+        ge=2 / 3,
+        le=1,
+        description="Share of the cohort that must survive to unmask.",
     )
-    scale_bits: int = Field(20, ge=8, le=24, description="Fixed-point scale s = 2^bits.")
-    min_cohort: int = Field(3, ge=3, description="Smallest cohort that is aggregated.")
+    scale_bits: int = Field(default=20, ge=8, le=24, description="Fixed-point scale s = 2^bits.")
+    min_cohort: int = Field(default=3, ge=3, description="Smallest cohort that is aggregated.")
 
 
 class BudgetConfig(Section):
     """The region's budget for the whole run."""
 
-    epsilon: float = Field(2.0, gt=0)
-    delta: float = Field(1e-5, gt=0, lt=1)
-    max_participations: int = Field(5, ge=1, description="Rounds one client may take part in.")
-    min_separation: int = Field(1, ge=1, description="Rounds between two participations.")
+    epsilon: float = Field(default=2.0, gt=0)
+    delta: float = Field(default=1e-5, gt=0, lt=1)
+    max_participations: int = Field(
+        default=5, ge=1, description="Rounds one client may take part in."
+    )
+    min_separation: int = Field(default=1, ge=1, description="Rounds between two participations.")
 
 
 class PrivacyConfig(Section):
     """Mode, clipping norm, noise and budget."""
 
     mode: ModeName = "off"
-    clipping_norm: float = Field(1.0, gt=0, description="C, on the flat update of one client.")
+    clipping_norm: float = Field(
+        default=1.0, gt=0, description="C, on the flat update of one client."
+    )
     noise_multiplier: float | None = Field(
-        None, gt=0, description="sigma of the training release; default: from the budget."
+        default=None, gt=0, description="sigma of the training release; default: from the budget."
     )
     expected_cohort: int | None = Field(
-        None, ge=1, description="Public divisor of the sum; default: the configured cohort."
+        default=None, ge=1, description="Public divisor of the sum; default: the configured cohort."
     )
     adaptive_clipping: bool = False
-    example_level: bool = Field(False, description="Also train clients with DP-SGD (Opacus).")
+    example_level: bool = Field(
+        default=False, description="Also train clients with DP-SGD (Opacus)."
+    )
     budget: BudgetConfig = BudgetConfig()
     secure_aggregation: SecureAggregationConfig = SecureAggregationConfig()
