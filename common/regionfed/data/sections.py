@@ -65,12 +65,16 @@ class PartitionConfig(Section):
 class BuiltinConfig(Section):
     """`[data.builtin]`: the generator of shop queries (benchmark section 1).
 
-    Every query is asked of every task, so a client holds `train_queries` rows per task.
+    Each task has queries of its own; sizes are per client and task.
     """
 
-    train_queries: int = Field(default=200, ge=1, description="Training queries per client.")
-    validation_queries: int = Field(default=25, ge=0, description="Validation queries per client.")
-    test_queries: int = Field(default=50, ge=0, description="Test queries per client.")
+    train_queries: int = Field(
+        default=200, ge=1, description="Training queries per client and task."
+    )
+    validation_queries: int = Field(
+        default=25, ge=0, description="Validation queries per client and task."
+    )
+    test_queries: int = Field(default=50, ge=0, description="Test queries per client and task.")
     categories: int = Field(default=24, ge=1, le=24, description="Product categories.")
     products_per_category: int = Field(
         default=4, ge=1, le=200, description="Product words of a category."
@@ -90,13 +94,15 @@ class BuiltinConfig(Section):
         default=16,
         ge=0,
         le=64,
-        description="Words per task whose meaning may depend on the region.",
+        description="Words per task whose meaning may depend on the region; rounded up to a "
+        "multiple of the number of meanings (8 intents, 5 entity types, 8 spellings).",
     )
     ambiguity: float = Field(
         default=0.6,
         ge=0,
         le=1,
-        description="Share of rows whose answer hangs on an ambiguous word.",
+        description="Share of the deciding words (of intent, misspelt, or an entity) that are "
+        "ambiguous ones.",
     )
     conflict: float = Field(
         default=1.0,
@@ -121,7 +127,7 @@ class BuiltinConfig(Section):
         default=0.2,
         ge=0,
         le=1,
-        description="Share of rows whose answer hangs on such a word, if there are any.",
+        description="Share of the deciding words that are such words, if there are any.",
     )
 
 
