@@ -7,15 +7,17 @@ than the node's own word. It reads `REGION` for a coordinator and `REGION/CLIENT
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 import flwr
 from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.serverapp import Grid
 
 from regionfed.errors import IdentityError, RegionFedError, TransportError
 from regionfed.flower.grid import DeadlineGrid
+from regionfed.flower.roster import Resolver
 from regionfed.version import __version__
 
 logger = logging.getLogger(__name__)
@@ -83,32 +85,38 @@ def log_problem(node_id: int, problem: RegionFedError) -> None:
 
 
 def resolve_names(
-    grid: DeadlineGrid,
+    grid: Grid,
     deadline: float,
     *,
-    known: Mapping[int, NodeName] | None = None,
+    ids: Iterable[int] | None = None,
     on_problem: OnProblem = log_problem,
 ) -> dict[int, NodeName]:
-    """Name the nodes that are online, sorted by name.
+    """Name the nodes with these ids (all that are online, unless given), sorted by name.
 
-    A node that is not in `known` (names found earlier, by node id) is asked once, registered or
-    not, so that a node with another's name and a node of another version are noticed. A node is
-    left out, through `on_problem`, when it claims another name than the registered one, claims
-    none, has another version, or does not answer within `deadline` seconds. Of two nodes with one
-    name, a registered one counts before one that only claims it, then the one that came last.
+    Every node is asked, registered or not, so that a node with another's name and a node of
+    another version are noticed. A node is left out, through `on_problem`, when it claims another
+    name than the registered one, claims none, has another version, or does not answer within
+    `deadline` seconds. Of two nodes with one name, a registered one counts before one that only
+    claims it, then the one that came last.
     """
-    nodes: dict[int, Named] = {node.node_id: node for node in grid.get_nodes()}
-    names = {i: name for i, name in (known or {}).items() if i in nodes}
+    wanted = None if ids is None else set(ids)
+    nodes: dict[int, Named] = {
+        node.node_id: node for node in grid.get_nodes() if wanted is None or node.node_id in wanted
+    }
+    names: dict[int, NodeName] = {}
     registered: dict[int, NodeName] = {}
     ask: list[int] = []
-    for node_id in sorted(set(nodes) - set(names)):
+    for node_id in sorted(nodes):
         try:
             if nodes[node_id].name:
                 registered[node_id] = NodeName.parse(nodes[node_id].name)
             ask.append(node_id)
         except IdentityError as problem:
             on_problem(node_id, problem)
-    replies = grid.exchange([Message(RecordDict(), i, QUERY) for i in ask], deadline=deadline)
+    bounded = DeadlineGrid(grid, deadline=deadline)
+    replies = bounded.exchange(
+        [Message(RecordDict(), i, QUERY, ttl=max(1.0, deadline)) for i in ask]
+    )
     for reply in replies.received:
         node_id = reply.metadata.src_node_id
         try:
@@ -121,6 +129,43 @@ def resolve_names(
         shown = f"{registered[node_id]}: " if node_id in registered else ""
         on_problem(node_id, TransportError(f"{shown}no answer within {deadline:g} s"))
     return _without_doubles(names, nodes, on_problem=on_problem)
+
+
+def region_resolver(*, deadline: float, on_problem: OnProblem = log_problem) -> Resolver:
+    """Names coordinators by their region, for the `Roster` of the global server."""
+
+    def resolve(grid: Grid, ids: Iterable[int]) -> dict[int, str]:
+        found = resolve_names(grid, deadline, ids=ids, on_problem=on_problem)
+        out: dict[int, str] = {}
+        for node_id, name in found.items():
+            if name.client:
+                on_problem(
+                    node_id,
+                    IdentityError(f"{name} is a client, but it joined the global server"),
+                )
+            else:
+                out[node_id] = name.region
+        return out
+
+    return resolve
+
+
+def client_resolver(
+    region: str, *, deadline: float, on_problem: OnProblem = log_problem
+) -> Resolver:
+    """Names the clients of one region, for the `Roster` of its coordinator."""
+
+    def resolve(grid: Grid, ids: Iterable[int]) -> dict[int, str]:
+        found = resolve_names(grid, deadline, ids=ids, on_problem=on_problem)
+        out: dict[int, str] = {}
+        for node_id, name in found.items():
+            if name.region != region or not name.client:
+                on_problem(node_id, IdentityError(f"{name} is not a client of region {region!r}"))
+            else:
+                out[node_id] = name.client
+        return out
+
+    return resolve
 
 
 def _checked(reply: Message, registered: NodeName | None) -> NodeName:
