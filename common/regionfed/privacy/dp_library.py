@@ -1,0 +1,70 @@
+"""The one place that calls dp_accounting, imported only when an epsilon is asked for."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from regionfed.errors import PrivacyError
+
+# (noise multiplier, Poisson sampling rate, how often)
+_Step = tuple[float, float, int]
+
+
+def _library() -> Any:
+    # absl tells everybody about its defaults for orders; the caller did not choose any.
+    logging.getLogger("absl").setLevel(logging.ERROR)
+    try:
+        import dp_accounting
+        import dp_accounting.pld
+        import dp_accounting.rdp
+    except ImportError as error:
+        raise PrivacyError(
+            f"computing an epsilon needs the `privacy` extra ({error}); "
+            "install it with: pip install 'regionfed[privacy]'"
+        ) from error
+    return dp_accounting
+
+
+def _event(library: Any, steps: Sequence[_Step]) -> Any:
+    parts = []
+    for multiplier, rate, count in steps:
+        release = library.GaussianDpEvent(multiplier)
+        if rate < 1.0:
+            release = library.PoissonSampledDpEvent(rate, release)
+        parts.append(library.SelfComposedDpEvent(release, count))
+    return library.ComposedDpEvent(parts)
+
+
+def _trivial(steps: Sequence[_Step]) -> float | None:
+    if not steps:
+        return 0.0
+    if any(multiplier <= 0.0 for multiplier, _, _ in steps):
+        return math.inf
+    return None
+
+
+def pld_epsilon(steps: Sequence[_Step], *, delta: float) -> float:
+    """epsilon of the composed steps by privacy loss distributions, add/remove neighbours."""
+    trivial = _trivial(steps)
+    if trivial is not None:
+        return trivial
+    library = _library()
+    mu = math.sqrt(math.fsum(count / multiplier**2 for multiplier, _, count in steps))
+    # The grid is pessimistic at any width; a wide loss needs no finer grid than this.
+    accountant = library.pld.PLDAccountant(value_discretization_interval=1e-4 * max(1.0, mu / 8.0))
+    accountant.compose(_event(library, steps))
+    return float(accountant.get_epsilon(delta))
+
+
+def rdp_epsilon(steps: Sequence[_Step], *, delta: float) -> float:
+    """epsilon of the composed steps by Renyi DP, add/remove neighbours; looser than PLD."""
+    trivial = _trivial(steps)
+    if trivial is not None:
+        return trivial
+    library = _library()
+    accountant = library.rdp.RdpAccountant()
+    accountant.compose(_event(library, steps))
+    return float(accountant.get_epsilon(delta))
