@@ -8,7 +8,6 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
-
 from regionfed.errors import QuorumError
 from regionfed.flower import adapter
 from regionfed.flower.grid import DeadlineGrid
@@ -33,7 +32,7 @@ def orders(nodes: Iterable[int]) -> list[Message]:
 
 
 def test_replies_come_in_sending_order_with_a_reason_for_every_other_node() -> None:
-    inner = LocalGrid({node: echo for node in range(6)})
+    inner = LocalGrid(dict.fromkeys(range(6), echo))
     inner.inject(1, Fault(silent=True))
     inner.inject(2, Fault(error="out of disk"))
     inner.inject(4, Fault(delay=30.0))
@@ -84,7 +83,7 @@ def test_streamed_replies_are_not_kept_and_few_are_held_while_one_node_is_late()
             pulled.extend(m.metadata.src_node_id for m in got)
             return got
 
-    inner = Counting({node: echo for node in range(20)})
+    inner = Counting(dict.fromkeys(range(20), echo))
     inner.inject(0, Fault(delay=0.2))
     held: list[int] = []
     seen: list[int] = []
@@ -129,7 +128,7 @@ def test_a_batch_handler_sees_the_messages_that_were_pushed_together() -> None:
             if message.metadata.dst_node_id != 3:
                 yield echo(message)
 
-    inner = LocalGrid({node: echo for node in range(4)}, batch_handler=together)
+    inner = LocalGrid(dict.fromkeys(range(4), echo), batch_handler=together)
     inner.inject(1, Fault(silent=True))
     replies = DeadlineGrid(inner, poll=0.005).exchange(orders(range(4)), deadline=0.3)
 

@@ -6,7 +6,6 @@ from functools import partial
 
 import pytest
 from flwr.app import Context, Message, RecordDict
-
 from regionfed.errors import IdentityError, RegionFedError, TransportError
 from regionfed.flower import adapter, names
 from regionfed.flower.local import Fault, LocalGrid
