@@ -34,9 +34,13 @@ class FederatedModel(ABC):
     """A differentiable black box: a module, a way to encode rows, a loss, and predictions.
 
     Nothing outside this interface knows the architecture (algorithm section 1).
+
+    `head` names, by their beginnings, the parameters that methods with a personal head call the
+    head; empty where the architecture has none of its own.
     """
 
     module: nn.Module
+    head: tuple[str, ...] = ()
 
     @abstractmethod
     def encode(self, rows: Sequence[Row]) -> EncodedRows:
@@ -49,3 +53,18 @@ class FederatedModel(ABC):
     @abstractmethod
     def predict(self, batch: Mapping[str, Tensor]) -> list[str]:
         """One answer per row, in the form of `Row.target`."""
+
+
+class RowwiseModel(FederatedModel):
+    """A model whose loss is a plain mean of row losses, with no branch on the data's values.
+
+    That is what allows many clients to be trained in one pass (`training.batched`).
+    """
+
+    @abstractmethod
+    def row_losses(self, batch: Mapping[str, Tensor]) -> Tensor:
+        """Loss of each row, shape (rows,)."""
+
+    def loss(self, batch: Mapping[str, Tensor]) -> Tensor:
+        """Scalar mean loss over the rows of the batch."""
+        return self.row_losses(batch).mean()

@@ -1,0 +1,70 @@
+"""Greedy decoding of an encoder-decoder, a whole batch at a time, with a key-value cache."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+@torch.no_grad()
+def greedy(
+    module: Any,
+    *,
+    inputs: Tensor,
+    mask: Tensor,
+    start_id: int,
+    eos_id: int,
+    lengths: Tensor,
+    kind: Tensor,
+    choices: Sequence[Sequence[int]],
+) -> Tensor:
+    """Most likely next id until every row has ended.
+
+    `inputs` is (rows, width) int64, `mask` its additive attention mask, `lengths` (rows,) the most
+    ids a row may take. Rows with `kind` k > 0 choose among `choices[k-1]` only and take exactly
+    `lengths` ids. Returns (rows, steps) int64; after its end a row is filled with `eos_id`.
+    """
+    rows = inputs.shape[0]
+    encoded = module.get_encoder()(input_ids=inputs, attention_mask=mask)
+    free = kind == 0
+    limit = int(lengths.max()) if rows else 0
+    forbidden: Tensor | None = None
+    token = torch.full((rows, 1), start_id, dtype=torch.int64, device=inputs.device)
+    done = torch.zeros(rows, dtype=torch.bool, device=inputs.device)
+    cache: Any = None
+    out: list[Tensor] = []
+    for step in range(limit):
+        result = module(
+            encoder_outputs=encoded,
+            attention_mask=mask,
+            decoder_input_ids=token,
+            past_key_values=cache,
+            use_cache=True,
+        )
+        cache = result.past_key_values
+        scores = result.logits[:, -1]
+        if choices:
+            if forbidden is None:
+                forbidden = _forbidden(kind, choices, classes=scores.shape[-1])
+            scores = scores.masked_fill(forbidden, -torch.inf)
+        chosen = scores.argmax(-1).masked_fill(done, eos_id)
+        out.append(chosen)
+        done = done | (free & (chosen == eos_id)) | (step + 1 >= lengths)
+        if bool(done.all()):
+            break
+        token = chosen[:, None]
+    if not out:
+        return torch.full((rows, 1), eos_id, dtype=torch.int64, device=inputs.device)
+    return torch.stack(out, dim=1)
+
+
+def _forbidden(kind: Tensor, choices: Sequence[Sequence[int]], *, classes: int) -> Tensor:
+    """(rows, classes) bool: True on the ids that a row of its kind must not answer with."""
+    table = torch.zeros(len(choices) + 1, classes, dtype=torch.bool, device=kind.device)
+    for place, ids in enumerate(choices, start=1):
+        table[place] = True
+        table[place, list(ids)] = False
+    return table[kind]
