@@ -1,0 +1,86 @@
+"""Settings that are fine alone and wrong together."""
+
+from __future__ import annotations
+
+import pytest
+from regionfed.config.load import load_config
+from regionfed.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("overrides", "key", "words"),
+    [
+        ({"data.clients_per_region": 2, "coordinator.quorum": 3}, "coordinator.quorum", "no round"),
+        ({"data.clients_per_region": 2, "coordinator.cohort": 3}, "coordinator.cohort", "lower it"),
+        ({"coordinator.cohort": 2, "coordinator.quorum": 3}, "coordinator.quorum", "cohort = 2"),
+        ({"data.regions": 2, "server.min_regions": 3}, "server.min_regions", "2 regions"),
+        (
+            {"data.regions": ["a", "b"], "server.min_regions": 3},
+            "server.min_regions",
+            "2 regions",
+        ),
+        (
+            {"privacy.mode": "client", "coordinator.client_weights": "examples"},
+            "coordinator.client_weights",
+            "set client_weights = 'equal'",
+        ),
+        (
+            {"privacy.mode": "paper", "coordinator.client_weights": "examples"},
+            "coordinator.client_weights",
+            "'paper'",
+        ),
+        ({"privacy.noise_multiplier": 1.0}, "privacy.noise_multiplier", "has no effect"),
+        ({"privacy.mode": "client-strict"}, "privacy.mode", "enabled = true"),
+        (
+            {"privacy.mode": "paper", "privacy.adaptive_clipping": True},
+            "privacy.adaptive_clipping",
+            "clients that clip",
+        ),
+        (
+            {
+                "privacy.mode": "client",
+                "privacy.adaptive_clipping": True,
+                "data.clients_per_region": 50,
+            },
+            "privacy.adaptive_clipping",
+            "at least 100",
+        ),
+        (
+            {"privacy.secure_aggregation.enabled": True, "data.clients_per_region": 2},
+            "secure aggregation",
+            "at least 3",
+        ),
+        (
+            {"privacy.mode": "client", "data.clients_per_region": 10, "run.rounds": 50},
+            "privacy.budget.max_participations",
+            "coordinator.cohort <= 1, run.rounds <= 5",
+        ),
+        ({"network.tls": False, "network.host": "0.0.0.0"}, "network.tls", "loopback"),
+    ],
+)
+def test_contradictions_name_key_and_fix(
+    overrides: dict[str, object], key: str, words: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config(None, environ={}, overrides=overrides)
+    assert key in str(caught.value)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"data.clients_per_region": 2, "coordinator.quorum": 2, "coordinator.cohort": 2},
+        {"network.tls": False, "network.host": "localhost"},
+        {"network.tls": False, "network.host": "::1"},
+        {"privacy.mode": "client", "data.clients_per_region": 10, "run.rounds": 5},
+        {
+            "privacy.mode": "client",
+            "data.clients_per_region": 100,
+            "run.rounds": 50,
+            "coordinator.cohort": 10,
+        },
+    ],
+)
+def test_consistent_settings_pass(overrides: dict[str, object]) -> None:
+    load_config(None, environ={}, overrides=overrides)
