@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from regionfed.errors import PrivacyError
 from regionfed.privacy import gdp
-from regionfed.privacy.dp_library import pld_epsilon, rdp_epsilon
+from regionfed.privacy.dp_library import pld_epsilon, rdp_epsilon, sampled_multiplier
 from regionfed.privacy.events import (
     Event,
     ExampleLevelTraining,
@@ -242,14 +242,5 @@ def noise_for_budget(
     high = math.sqrt(count) / gdp.epsilon_to_mu(epsilon, delta)
     if rate == 1.0:
         return high
-    # Sampling only helps, so the unamplified multiplier is an upper end of the search.
-    low = high
-    while pld_epsilon([(low, rate, count)], delta=delta) <= epsilon:
-        low, high = low / 2.0, low
-    while high - low > 1e-5 * high:
-        middle = 0.5 * (low + high)
-        if pld_epsilon([(middle, rate, count)], delta=delta) <= epsilon:
-            high = middle
-        else:
-            low = middle
-    return high
+    # Sampling only helps, so the unamplified multiplier suffices.
+    return sampled_multiplier(epsilon=epsilon, delta=delta, rate=rate, count=count, high=high)

@@ -53,8 +53,9 @@ def pld_epsilon(steps: Sequence[_Step], *, delta: float) -> float:
         return trivial
     library = _library()
     mu = math.sqrt(math.fsum(count / multiplier**2 for multiplier, _, count in steps))
-    # The grid is pessimistic at any width; a wide loss needs no finer grid than this.
-    accountant = library.pld.PLDAccountant(value_discretization_interval=1e-4 * max(1.0, mu / 8.0))
+    # The grid is pessimistic at any width; losses grow as mu^2 and need no finer grid than this.
+    interval = 1e-4 * max(1.0, mu * mu / 128.0)
+    accountant = library.pld.PLDAccountant(value_discretization_interval=interval)
     accountant.compose(_event(library, steps))
     return float(accountant.get_epsilon(delta))
 
@@ -68,3 +69,24 @@ def rdp_epsilon(steps: Sequence[_Step], *, delta: float) -> float:
     accountant = library.rdp.RdpAccountant()
     accountant.compose(_event(library, steps))
     return float(accountant.get_epsilon(delta))
+
+
+def sampled_multiplier(
+    *, epsilon: float, delta: float, rate: float, count: int, high: float
+) -> float:
+    """The smallest multiplier of `count` Poisson-sampled releases with PLD epsilon <= `epsilon`.
+
+    `high` is a multiplier known to suffice.
+    """
+    _library()
+    from scipy.optimize import brentq
+
+    def excess(multiplier: float) -> float:
+        return pld_epsilon([(multiplier, rate, count)], delta=delta) - epsilon
+
+    low = high
+    while excess(low) <= 0.0:
+        low, high = low / 1.5, low
+    tolerance = 2e-5 * high
+    # The root is known to within the tolerance; its upper side is within the budget.
+    return float(brentq(excess, low, high, xtol=tolerance)) + tolerance

@@ -88,11 +88,16 @@ class NoisedRelease(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingUpdate(NoisedRelease):
-    """The sum of clipped client updates. `with_look_ahead`: [update; look-ahead] jointly clipped."""
+    """The sum of clipped client updates.
+
+    `with_look_ahead`: [update; look-ahead] jointly clipped. `bands` of correlated noise: clients
+    must return that many rounds apart, which the ledger checks.
+    """
 
     kind: ClassVar[str] = "training-update"
 
     with_look_ahead: bool = False
+    bands: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
