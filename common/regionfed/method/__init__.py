@@ -14,5 +14,5 @@ coordinator and on a device. Norms, means and distances accumulate in float64.
 | what does the global server do with the mean update? | `server_opt` |
 | what is served in the end? | `compose` |
 | how does a single user weigh its own correction? | `user` |
-| is a global model enough? | `diagnose` |
+| is a global model enough? | `diagnose`, on the test in `dispersion` |
 """

@@ -44,7 +44,7 @@ def compose(
     for part in blocks(theta.size):
         total = theta[part].astype(np.float64)
         for weight, vector in terms:
-            total += weight * vector[part]
+            total += weight * vector[part].astype(np.float64)
         if np.abs(total).max() > np.finfo(np.float32).max:
             raise UpdateError("the composed model leaves the range of float32; lower rho or alpha")
         served[part] = total

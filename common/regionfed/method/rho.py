@@ -17,8 +17,9 @@ from enum import StrEnum
 from regionfed.errors import ConfigError, StateError, UpdateError
 
 GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
-# Losses are keyed by rho; rounding makes the same point of two nested grids one key.
+# Losses are keyed by rho; points of nested grids closer than SAME are one and the same point.
 DIGITS = 12
+SAME = 1e-9
 
 
 class Verdict(StrEnum):
@@ -147,7 +148,7 @@ class RhoSearch:
         best = min(above, key=lambda rho: self._losses[rho])
         loss = self._losses[best]
         beats = loss < zero
-        low, high = self._bracket
+        low, high = self._around(best)
         if not math.isfinite(loss):
             status = Verdict.REJECTED
         elif low <= _key(self.lo) and (beats or self.lo == 0):
@@ -162,7 +163,7 @@ class RhoSearch:
             rho=best,
             served=best if beats else 0.0,
             status=status,
-            bracket=self._bracket,
+            bracket=(low, high),
             interval=(self.lo, self.hi),
             loss=loss,
             loss_zero=zero,
@@ -206,15 +207,30 @@ class RhoSearch:
             raise StateError(f"rho search: the saved state is damaged ({error})") from error
         return search
 
+    def _around(self, best: float) -> tuple[float, float]:
+        low, high = self._bracket
+        if low <= best <= high or self._losses[best] >= self._losses[0.0]:
+            return low, high
+        # The loss has several valleys and golden section went down another one than the best.
+        known = sorted(self._losses)
+        at = known.index(best)
+        return known[at - 1], known[min(at + 1, len(known) - 1)]
+
     def _narrow(self) -> bool:
         return self._bracket[1] - self._bracket[0] <= self.tol + 10**-DIGITS
 
     def _interior(self) -> list[float]:
         low, high = self._bracket
         width = high - low
-        if self.points == 1:
-            return [_key(high - GOLDEN * width), _key(low + GOLDEN * width)]
-        return [_key(low + width * i / (self.points + 1)) for i in range(1, self.points + 1)]
+        fractions = (
+            [1.0 - GOLDEN, GOLDEN]
+            if self.points == 1
+            else [i / (self.points + 1) for i in range(1, self.points + 1)]
+        )
+        return [self._known(_key(low + width * fraction)) for fraction in fractions]
+
+    def _known(self, rho: float) -> float:
+        return next((known for known in self._losses if abs(known - rho) < SAME), rho)
 
     def _shrink(self) -> None:
         low, high = self._bracket

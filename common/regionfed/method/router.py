@@ -158,7 +158,7 @@ class ResidualRouter:
     """
 
     margin: float = 1.5
-    fallback: PaperRouter = PaperRouter()
+    fallback: PaperRouter = field(default_factory=PaperRouter)
 
     def __post_init__(self) -> None:
         if not self.margin > 0:

@@ -110,7 +110,7 @@ class Adam:
         unbias1, unbias2 = 1 - self.beta1**count, 1 - self.beta2**count
         for part in blocks(theta.size):
             g = update[part].astype(np.float64)
-            m = self.beta1 * first[part] + (1 - self.beta1) * g
+            m = self.beta1 * first[part].astype(np.float64) + (1 - self.beta1) * g
             v = self.beta2 * second[part].astype(np.float64) + (1 - self.beta2) * g * g
             moved[part] = theta[part] - self.eta * (m / unbias1) / (
                 np.sqrt(v / unbias2) + self.epsilon

@@ -1,0 +1,181 @@
+"""Is a global model enough? A verdict per region before any commitment (algorithm section 4).
+
+A few gradient-only rounds give each region's updates by disjoint groups of its clients. A region
+is called in conflict only if it differs from the majority by more than its clients' scatter
+explains (`dispersion`), and by enough to matter.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from regionfed.errors import ConfigError
+from regionfed.method.conflict import ConflictMatrix, calibrate_mu, conflict_matrix, noise_floor
+from regionfed.method.dispersion import RegionUnits, disperse, lower_median
+from regionfed.method.router import RegionFacts, ResidualRouter, Router, RouterState
+from regionfed.method.vectors import Matrix, distance, weighted_mean
+
+
+class Finding(StrEnum):
+    """How a region stands to the majority of regions."""
+
+    ALIGNED = "aligned"
+    MILD = "mild"
+    SEVERE = "severe"
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """When a difference counts.
+
+    `level`: probability that any of R alike regions is called in conflict by chance.
+    `negligible` and `severe` are relative gaps, the distance of a region's gradient from the
+    majority's over their root mean square length: for equal lengths a gap x is a cosine of
+    1 - x^2/2, so 0.2 is 0.98 and 0.7 is 0.755.
+    """
+
+    level: float = 0.05
+    negligible: float = 0.2
+    severe: float = 0.7
+
+    def __post_init__(self) -> None:
+        if not (0 < self.level < 1 and 0 <= self.negligible < self.severe):
+            raise ConfigError(
+                f"diagnosis thresholds level {self.level}, negligible {self.negligible}, severe "
+                f"{self.severe}: need 0 < level < 1 and 0 <= negligible < severe"
+            )
+
+
+@dataclass(frozen=True)
+class RegionDiagnosis:
+    """The verdict on one region and the numbers behind it.
+
+    `d` is its conflict d_r and `floor` what chance alone makes of it, in update units;
+    `dispersion_ratio` is between- over within-region dispersion (near 1 by chance) with its
+    family-wise `p_value`; `relative_gap` is the size of the difference with chance subtracted;
+    `divergence` is h_r in nats. `strategy` and `reason` are the router's.
+    """
+
+    name: str
+    finding: Finding
+    d: float
+    floor: float
+    dispersion_ratio: float
+    p_value: float
+    relative_gap: float
+    divergence: float
+    strategy: str
+    reason: str
+
+    def explain(self) -> str:
+        """Say in one or two sentences what was found and on what numbers."""
+        numbers = (
+            f"d = {self.d:.4g}, noise floor {self.floor:.4g}, dispersion ratio "
+            f"{self.dispersion_ratio:.3g} (p = {self.p_value:.3g}), relative gap "
+            f"{self.relative_gap:.2g}"
+        )
+        text = {
+            Finding.ALIGNED: "aligned: a global model is enough",
+            Finding.MILD: "mild: the region differs from the majority, and shares most of it",
+            Finding.SEVERE: "severe: the region pulls elsewhere, one model cannot serve it",
+        }[self.finding]
+        return f"{text} ({numbers}). Routed to {self.strategy}: {self.reason}."
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """All regions, in the order given, and who disagrees with whom."""
+
+    regions: tuple[RegionDiagnosis, ...]
+    matrix: ConflictMatrix
+    mu: float
+
+
+def diagnose(
+    regions: Sequence[RegionUnits],
+    *,
+    divergences: Mapping[str, float] | None = None,
+    sizes: Mapping[str, float] | None = None,
+    router: Router | None = None,
+    thresholds: Thresholds | None = None,
+    draws: int = 999,
+    seed: int = 0,
+) -> Diagnosis:
+    """Judge R >= 2 regions by their units' updates at one model, all regions weighing the same.
+
+    `divergences` are h_r in nats by region name (0 where not given), `sizes` the n_r (equal where
+    not given); both serve the router only, `ResidualRouter` unless given. `draws` is the number
+    of simulated federations behind the p-values; it must resolve the level.
+
+    Raises `DataError` or `UpdateError` for regions that cannot be compared, `ConfigError` for
+    too few draws.
+    """
+    limits = thresholds or Thresholds()
+    if 1.0 / (draws + 1) > limits.level:
+        raise ConfigError(
+            f"{draws} draws cannot resolve level {limits.level}: give at least "
+            f"{math.ceil(1 / limits.level)}"
+        )
+    found = disperse(regions, draws=draws, seed=seed)
+    vectors = list(found.means.astype(np.float32))
+    centre = weighted_mean(vectors)
+    conflicts = [distance(vector, centre) for vector in vectors]
+    floors = noise_floor(list(found.variances))
+    mu = calibrate_mu(conflicts)
+    relative = _relative_gaps(found.gaps, found.means, found.variances)
+    n = {region.name: (sizes or {}).get(region.name, 1.0) for region in regions}
+    mean_n = sum(n.values()) / len(regions)
+    chosen_router = ResidualRouter() if router is None else router
+    verdicts = []
+    for index, region in enumerate(regions):
+        p, gap = float(found.p_values[index]), float(relative[index])
+        finding = _judge(p, gap, limits=limits)
+        h = (divergences or {}).get(region.name, 0.0)
+        d, floor = conflicts[index], float(floors[index])
+        # An aligned region's d may be lifted by others that pull the mean: what counts for
+        # routing is that the region itself does not stand out.
+        d_routed = min(d, floor) if finding is Finding.ALIGNED else d
+        choice = chosen_router.choose(
+            RegionFacts(d=d_routed, mu=mu, h=h, size=n[region.name], mean_size=mean_n, floor=floor),
+            RouterState(),
+            round_=1,
+        )
+        verdicts.append(
+            RegionDiagnosis(
+                name=region.name,
+                finding=finding,
+                d=d,
+                floor=floor,
+                dispersion_ratio=float(found.ratios[index]),
+                p_value=p,
+                relative_gap=gap,
+                divergence=h,
+                strategy=choice.strategy,
+                reason=choice.reason,
+            )
+        )
+    return Diagnosis(regions=tuple(verdicts), matrix=conflict_matrix(vectors), mu=mu)
+
+
+def _judge(p_value: float, gap: float, *, limits: Thresholds) -> Finding:
+    if p_value > limits.level or gap < limits.negligible:
+        return Finding.ALIGNED
+    return Finding.SEVERE if gap >= limits.severe else Finding.MILD
+
+
+def _relative_gaps(gaps: Matrix, means: Matrix, variances: Matrix) -> Matrix:
+    """Median over the other regions of ||m_r - m_k|| over the root mean square length of both."""
+    energy = np.maximum(np.einsum("ij,ij->i", means, means) - variances, 0.0)
+    shared = (energy[:, None] + energy[None, :]) / 2
+    positive = np.maximum(gaps, 0.0)
+    # Opposite vectors are 2 apart; where noise hides the lengths, that bound stands in.
+    ratio = np.divide(positive, shared, out=np.where(positive > 0, 4.0, 0.0), where=shared > 0)
+    relative = np.sqrt(np.minimum(ratio, 4.0))
+    count = len(means)
+    others = relative[~np.eye(count, dtype=bool)].reshape(count, count - 1)
+    return lower_median(others)
