@@ -16,7 +16,7 @@ import numpy as np
 
 from regionfed.errors import ConfigError
 from regionfed.method.conflict import ConflictMatrix, calibrate_mu, conflict_matrix, noise_floor
-from regionfed.method.dispersion import RegionUnits, disperse, lower_median
+from regionfed.method.dispersion import Dispersion, RegionUnits, disperse, lower_median
 from regionfed.method.router import RegionFacts, ResidualRouter, Router, RouterState
 from regionfed.method.vectors import Matrix, distance, weighted_mean
 
@@ -57,7 +57,8 @@ class RegionDiagnosis:
 
     `d` is its conflict d_r and `floor` what chance alone makes of it, in update units;
     `dispersion_ratio` is between- over within-region dispersion (near 1 by chance) with its
-    family-wise `p_value`; `relative_gap` is the size of the difference with chance subtracted;
+    family-wise `p_value`; `relative_gap` is the size of the difference with chance subtracted,
+    `detectable_gap` the size from which these data would have shown one (inf: never);
     `divergence` is h_r in nats. `strategy` and `reason` are the router's.
     """
 
@@ -68,6 +69,7 @@ class RegionDiagnosis:
     dispersion_ratio: float
     p_value: float
     relative_gap: float
+    detectable_gap: float
     divergence: float
     strategy: str
     reason: str
@@ -84,7 +86,13 @@ class RegionDiagnosis:
             Finding.MILD: "mild: the region differs from the majority, and shares most of it",
             Finding.SEVERE: "severe: the region pulls elsewhere, one model cannot serve it",
         }[self.finding]
-        return f"{text} ({numbers}). Routed to {self.strategy}: {self.reason}."
+        blind = (
+            f" These data show only relative gaps above {self.detectable_gap:.2g}: to see smaller "
+            "ones, give more clients or more disjoint groups per region."
+            if self.finding is Finding.ALIGNED
+            else ""
+        )
+        return f"{text} ({numbers}).{blind} Routed to {self.strategy}: {self.reason}."
 
 
 @dataclass(frozen=True)
@@ -127,7 +135,11 @@ def diagnose(
     conflicts = [distance(vector, centre) for vector in vectors]
     floors = noise_floor(list(found.variances))
     mu = calibrate_mu(conflicts)
-    relative = _relative_gaps(found.gaps, found.means, found.variances)
+    relative = _relative_gaps(found.gaps, found=found)
+    # F is near 1 + gap^2 / (V_r + V_k), so the critical F translates into a gap.
+    critical = float(np.quantile(found.null, 1 - limits.level, method="higher"))
+    chance = found.variances[:, None] + found.variances[None, :]
+    detectable = _relative_gaps((critical - 1) * chance, found=found)
     n = {region.name: (sizes or {}).get(region.name, 1.0) for region in regions}
     mean_n = sum(n.values()) / len(regions)
     chosen_router = ResidualRouter() if router is None else router
@@ -154,6 +166,7 @@ def diagnose(
                 dispersion_ratio=float(found.ratios[index]),
                 p_value=p,
                 relative_gap=gap,
+                detectable_gap=float(detectable[index]),
                 divergence=h,
                 strategy=choice.strategy,
                 reason=choice.reason,
@@ -168,14 +181,15 @@ def _judge(p_value: float, gap: float, *, limits: Thresholds) -> Finding:
     return Finding.SEVERE if gap >= limits.severe else Finding.MILD
 
 
-def _relative_gaps(gaps: Matrix, means: Matrix, variances: Matrix) -> Matrix:
-    """Median over the other regions of ||m_r - m_k|| over the root mean square length of both."""
-    energy = np.maximum(np.einsum("ij,ij->i", means, means) - variances, 0.0)
+def _relative_gaps(squares: Matrix, *, found: Dispersion) -> Matrix:
+    """Lower median over the other regions of a gap over the root mean square length of both.
+
+    `squares` (R, R) are squared gaps. Where noise hides the lengths the ratio is inf.
+    """
+    energy = np.maximum(np.einsum("ij,ij->i", found.means, found.means) - found.variances, 0.0)
     shared = (energy[:, None] + energy[None, :]) / 2
-    positive = np.maximum(gaps, 0.0)
-    # Opposite vectors are 2 apart; where noise hides the lengths, that bound stands in.
-    ratio = np.divide(positive, shared, out=np.where(positive > 0, 4.0, 0.0), where=shared > 0)
-    relative = np.sqrt(np.minimum(ratio, 4.0))
-    count = len(means)
-    others = relative[~np.eye(count, dtype=bool)].reshape(count, count - 1)
-    return lower_median(others)
+    positive = np.maximum(squares, 0.0)
+    hidden = np.where(positive > 0, np.inf, 0.0)
+    relative = np.sqrt(np.divide(positive, shared, out=hidden, where=shared > 0))
+    count = len(squares)
+    return lower_median(relative[~np.eye(count, dtype=bool)].reshape(count, count - 1))

@@ -74,7 +74,7 @@ class Dispersion:
     `means` (R, k) are the g_r, `variances` (R,) the V_r, `gaps` (R, R) the squared distances with
     chance subtracted, estimates of ||m_r - m_k||^2 that may be negative. `ratios` (R,) are the
     median F of each region, `p_values` (R,) the probability that any of R alike regions reaches
-    that.
+    that, `null` (draws,) the simulated largest F behind it, ascending.
     """
 
     means: Matrix
@@ -82,6 +82,7 @@ class Dispersion:
     gaps: Matrix
     ratios: npt.NDArray[np.float64]
     p_values: npt.NDArray[np.float64]
+    null: npt.NDArray[np.float64]
 
 
 def average_rounds(rounds: Sequence[Sequence[Vector]]) -> npt.NDArray[np.float32]:
@@ -125,6 +126,7 @@ def disperse(regions: Sequence[RegionUnits], *, draws: int = 999, seed: int = 0)
         gaps=gaps,
         ratios=ratios,
         p_values=(1.0 + exceed) / (1.0 + draws),
+        null=np.sort(largest),
     )
 
 

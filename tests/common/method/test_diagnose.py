@@ -131,6 +131,15 @@ def test_estimates_behind_the_verdict():
     assert again.regions == found.regions
 
 
+def test_an_aligned_verdict_says_what_the_data_could_not_have_shown():
+    blind = diagnose([halves(r) for r in federation(regions=2, clients=6, odd=(0,))]).regions[0]
+    assert blind.finding is Finding.ALIGNED
+    assert blind.detectable_gap > 1.0
+    assert "These data show only relative gaps above" in blind.explain()
+    sharp = diagnose(federation(regions=8, clients=20, noise=0.2)).regions[0]
+    assert sharp.detectable_gap < 0.2
+
+
 def test_identical_clients_without_scatter():
     same = np.ones((3, 4), np.float32)
     regions = [RegionUnits("a", same, [1] * 3), RegionUnits("b", same, [1] * 3)]
