@@ -81,6 +81,11 @@ class CausalModel(RowwiseModel):
                 "prompts_turned": asked_lengths,
                 "prompts_turned_mask": asked_lengths,
             },
+            fillers={
+                "inputs": self.tokenizer.pad_id,
+                "labels": IGNORED,
+                "prompts_turned": self.tokenizer.pad_id,
+            },
         )
 
     def row_losses(self, batch: Mapping[str, Tensor]) -> Tensor:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+
+_OLD_CACHE = "past_key_values"
 
 
 @torch.no_grad()
@@ -34,6 +37,8 @@ def greedy(
     forbidden: Tensor | None = None
     token = torch.full((rows, 1), start_id, dtype=torch.int64, device=inputs.device)
     done = torch.zeros(rows, dtype=torch.bool, device=inputs.device)
+    # transformers renamed the argument; the result bears the same name.
+    named = "cache" if "cache" in inspect.signature(module.forward).parameters else _OLD_CACHE
     cache: Any = None
     out: list[Tensor] = []
     for step in range(limit):
@@ -41,10 +46,10 @@ def greedy(
             encoder_outputs=encoded,
             attention_mask=mask,
             decoder_input_ids=token,
-            past_key_values=cache,
             use_cache=True,
+            **{named: cache},
         )
-        cache = result.past_key_values
+        cache = getattr(result, named)
         scores = result.logits[:, -1]
         if choices:
             if forbidden is None:

@@ -139,7 +139,8 @@ class EncoderModel(RowwiseModel):
             "tags_allowed": self.tags.allowed(rows),
         }
         used = {"inputs": lengths, "mask": lengths, "words": word_lengths, "tags": word_lengths}
-        encoded = PaddedRows(tensors=tensors, rows=rows, lengths=used)
+        fillers = {"inputs": self.tokenizer.pad_id, "words": IGNORED, "tags": IGNORED}
+        encoded = PaddedRows(tensors=tensors, rows=rows, lengths=used, fillers=fillers)
         return self._with_features(encoded) if self.cached else encoded
 
     @torch.no_grad()
@@ -161,7 +162,7 @@ class EncoderModel(RowwiseModel):
         if self.tags.size:
             tensors["by_word"] = by_word
             used["by_word"] = encoded.lengths["words"]
-        return PaddedRows(tensors=tensors, rows=encoded.rows, lengths=used)
+        return PaddedRows(tensors=tensors, rows=encoded.rows, lengths=used, fillers=encoded.fillers)
 
     def _features(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor | None]:
         if "pooled" in batch:

@@ -14,9 +14,13 @@ def require(module: str, *, extra: str, needed_for: str) -> ModuleType:
     Raises `ModelError` naming the extra to install when it is missing.
     """
     try:
-        return importlib.import_module(module)
+        found = importlib.import_module(module)
     except ImportError as error:
         raise ModelError(
             f"{needed_for} needs the package {module.partition('.')[0]!r}, which cannot be "
             f"imported ({error}); install it with: pip install 'regionfed[{extra}]'"
         ) from error
+    if module == "transformers":
+        # Loading bars of single checkpoints would garble the progress of a whole run.
+        found.utils.logging.disable_progress_bar()
+    return found

@@ -18,10 +18,12 @@ class PaddedRows(EncodedRows):
     """Encoded rows whose tensors are padded along their second axis.
 
     `lengths` gives, for tensors that may be cut, the used length of every row (1-D int64). A batch
-    is as wide as its longest row, so a short batch costs what it holds and no more.
+    is as wide as its longest row, so a short batch costs what it holds and no more. `fillers`
+    gives the value of padding where it is not 0.
     """
 
     lengths: Mapping[str, Tensor] = field(default_factory=dict)
+    fillers: Mapping[str, int] = field(default_factory=dict)
 
     def batch(self, index: Tensor, device: torch.device) -> dict[str, Tensor]:
         """The given rows on `device`, cut to the longest of them."""

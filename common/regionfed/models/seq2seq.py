@@ -107,6 +107,7 @@ class Seq2SeqModel(RowwiseModel):
             },
             rows=rows,
             lengths={"inputs": lengths, "mask": lengths, "labels": label_lengths},
+            fillers={"inputs": self.tokenizer.pad_id, "labels": IGNORED},
         )
 
     def row_losses(self, batch: Mapping[str, Tensor]) -> Tensor:
