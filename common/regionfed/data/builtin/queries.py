@@ -21,8 +21,11 @@ Word = TypeVar("Word")
 _OPTIONAL = (("brand", 0.5), ("attribute", 0.5), ("audience", 0.3), ("model", 0.2))
 """Entity types besides the product, and how often a query has each."""
 
-_CUE_ELSEWHERE = 0.4
-"""How often a query of another task than intent has a word of intent."""
+_CUE_IN_NER = 0.4
+"""How often a query of the NER task has a word of intent, which belongs to no entity."""
+
+_ORDER = (OUTSIDE, "brand", "model", "attribute", "product", "audience")
+"""The order in which people name things: 'cheap nubat mk2 red tire men'."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ class QueryWriter:
             pool = [self._lexicon.ambiguous_cues[i] for i in np.flatnonzero(meanings == intent)]
         cue = _pick(pool or self._lexicon.cues[intent], rng)
         pairs = self._entities(rng, room=self._config.max_tokens - 1)
-        text = _shuffled([(cue, OUTSIDE), *pairs], rng)
+        text = _in_order([(cue, OUTSIDE), *pairs])
         return Row("intent", " ".join(word for word, _ in text), BUILTIN_INTENTS[intent])
 
     def _ner_row(self, rng: np.random.Generator) -> Row:
@@ -84,7 +87,7 @@ class QueryWriter:
                 pairs[place] = (_pick(own, rng), kind)
             elif shared and rng.random() < self._config.ambiguity:
                 pairs[place] = (_pick(shared, rng), kind)
-        text = _shuffled([*self._maybe_cue(rng), *pairs], rng)
+        text = _in_order([*self._maybe_cue(rng), *pairs])
         return Row("ner", " ".join(word for word, _ in text), " ".join(kind for _, kind in text))
 
     def _spell_row(self, rng: np.random.Generator) -> Row:
@@ -103,7 +106,7 @@ class QueryWriter:
             kind = self._lexicon.type_of[right]
             others = [pair for pair in pairs if pair[1] != kind]
             pairs = [*others[-(room - 1) :], (right, kind)]
-        text = _shuffled([*self._maybe_cue(rng), *pairs], rng)
+        text = _in_order(pairs)
         target = [word for word, _ in text]
         typed = [wrong if word == right else word for word in target]
         return Row("spell", " ".join(typed), " ".join(target))
@@ -117,7 +120,7 @@ class QueryWriter:
         return pairs
 
     def _maybe_cue(self, rng: np.random.Generator) -> list[tuple[str, str]]:
-        if rng.random() >= _CUE_ELSEWHERE:
+        if rng.random() >= _CUE_IN_NER:
             return []
         return [(_pick(_pick(self._lexicon.cues, rng), rng), OUTSIDE)]
 
@@ -164,5 +167,5 @@ def _pick(options: Sequence[Word], rng: np.random.Generator) -> Word:
     return options[int(rng.integers(len(options)))]
 
 
-def _shuffled(pairs: list[tuple[str, str]], rng: np.random.Generator) -> list[tuple[str, str]]:
-    return [pairs[index] for index in rng.permutation(len(pairs))]
+def _in_order(pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    return sorted(pairs, key=lambda pair: _ORDER.index(pair[1]))

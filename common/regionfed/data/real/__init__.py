@@ -1,0 +1,1 @@
+"""Real data from files under `REGIONFED_DATA` (benchmark section 3)."""
