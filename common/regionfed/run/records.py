@@ -147,7 +147,8 @@ class PersonaliseRecord(Record):
     alpha: float | None = Field(default=None, description="alpha_r with which the part is served.")
     rho: float | None = Field(default=None, description="Strength found; null without a search.")
     verdict: str | None = Field(
-        default=None, description="interior, lower, upper or rejected; null without a search."
+        default=None,
+        description="interior, lower, upper, rejected or fixed; null without a search.",
     )
     curve: tuple[CurvePoint, ...] = Field(default=(), description="What the search evaluated.")
 

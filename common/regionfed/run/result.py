@@ -56,8 +56,8 @@ class RegionResult(Record):
     rho: float | None = Field(default=None, description="Last rho; null without a search.")
     verdict: str | None = Field(
         default=None,
-        description="Verdict of the last rho search: interior, lower, upper or rejected; null "
-        "without a search.",
+        description="Verdict of the last rho search: interior, lower, upper, rejected or fixed; "
+        "null without a search.",
     )
     rounds: int = Field(default=0, ge=0, description="Rounds in which the region took part.")
 

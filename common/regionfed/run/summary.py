@@ -74,9 +74,9 @@ class History:
 
 
 def summarise(
+    records: Iterable[MetricRecord],
     *,
     config: FederationConfig,
-    records: Iterable[MetricRecord],
     topology: Topology,
     model: ModelFacts,
     seconds: float,

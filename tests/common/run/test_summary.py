@@ -98,7 +98,7 @@ def test_result_of_a_run(tmp_path: Path) -> None:
         ),
         round_record(3, answered=(), skipped=(), regions={}),
     ]
-    result = summarise(config=config, records=records, topology=TOPOLOGY, model=MODEL, seconds=7.0)
+    result = summarise(records, config=config, topology=TOPOLOGY, model=MODEL, seconds=7.0)
     assert (result.rounds_planned, result.rounds_done) == (3, 2)
     assert result.traffic.coordinator_client == HopBytes(up=30, down=60)
     assert result.seconds_by_phase == {"train": 4.5, "aggregate": 1.5}
@@ -140,8 +140,8 @@ def test_charges_of_a_private_run_add_up() -> None:
         )
 
     result = summarise(
+        [charge("north", 1, 0.5), charge("north", 2, 0.8), charge("south", 1, 0.6)],
         config=config,
-        records=[charge("north", 1, 0.5), charge("north", 2, 0.8), charge("south", 1, 0.6)],
         topology=TOPOLOGY,
         model=MODEL,
         seconds=1.0,
@@ -153,8 +153,8 @@ def test_charges_of_a_private_run_add_up() -> None:
 
 def test_a_failed_run_says_why() -> None:
     result = summarise(
+        [],
         config=load_config(None, environ={}),
-        records=[],
         topology=TOPOLOGY,
         model=MODEL,
         seconds=1.0,
