@@ -38,11 +38,12 @@ class ClientUpdate(WireMessage):
 class EvaluateOrder(WireMessage):
     """Score models on the client's own rows, and do the work that personalisation needs.
 
-    The models are `base` and, where `offset` is given, `base + offset`. `levels` names the
-    models to score: `global` is base, `regional` is base + offset. `direction` with `rhos` asks
-    for validation losses at base + rho*direction. `work` asks for `train` (local training from
-    base) or `gradient` (K steps of the gradient at base). `user` asks the device to train its own
-    part from the regional model and to score it; theta_u stays on the device.
+    `levels` names the models to score: `global` is `base`, `regional` is `base + serve*direction`
+    (or `base` itself where no direction is sent: it then is the regional model). `rhos` asks for
+    validation losses at `base + rho*direction`. `work` asks for `local-training` from base or for
+    the `lookahead-gradient` at base (K steps by configuration). `user` asks the device to train its
+    own part on the regional model and to score it; `region_update` (g~_r) then lets it measure its own
+    conflict. theta_u stays on the device.
     """
 
     run: str
@@ -53,11 +54,12 @@ class EvaluateOrder(WireMessage):
     base: Vector
     levels: tuple[str, ...]
     buffers: Vector | None = None
-    offset: Vector | None = None
     direction: Vector | None = None
+    serve: float = 0.0
     rhos: tuple[float, ...] = ()
     work: str = ""
     user: bool = False
+    region_update: Vector | None = None
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ class ExactMean:
         self._scale = float(2**bits)
         self._bound = 0.0
         self.weight = 0
+        self.squares = 0
         self.terms = 0
 
     def add(self, vector: NDArray[np.float32], weight: int = 1) -> None:
@@ -50,6 +51,7 @@ class ExactMean:
             self._sum[block] += term
         self._bound = bound
         self.weight += weight
+        self.squares += weight * weight
         self.terms += 1
 
     def mean(self) -> NDArray[np.float32]:
@@ -61,3 +63,19 @@ class ExactMean:
             block = slice(start, start + _BLOCK)
             out[block] = self._sum[block] / divisor
         return out
+
+    @property
+    def effective(self) -> float:
+        """Number of equally weighted terms of the same variance: (sum w)^2 / sum w^2."""
+        return self.weight * self.weight / self.squares if self.squares else 0.0
+
+    def without(self, part: ExactMean) -> ExactMean:
+        """The sum of the terms that are not in `part`, whose terms must all be in this sum."""
+        rest = ExactMean(0)
+        rest._sum = self._sum - part._sum
+        rest._scale = self._scale
+        rest._bound = self._bound
+        rest.weight = self.weight - part.weight
+        rest.squares = self.squares - part.squares
+        rest.terms = self.terms - part.terms
+        return rest

@@ -1,0 +1,82 @@
+"""The client's Flower app: train and evaluate on this client's own rows, and say who it is."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+
+from regionfed.config.current import current_config, require_same_digest
+from regionfed.errors import ModelError, RegionFedError
+from regionfed.flower.names import identify
+from regionfed.messages import EvaluateOrder, Refusal, TrainOrder, WireMessage
+from regionfed_client.evaluate import evaluate_client
+from regionfed_client.runtime import ClientRuntime, client_runtime
+from regionfed_client.train import train_client
+
+logger = logging.getLogger(__name__)
+
+app = ClientApp()
+
+
+@app.train()
+def train(message: Message, context: Context) -> Message:
+    """One round's local training."""
+
+    def work(runtime: ClientRuntime) -> WireMessage:
+        order = TrainOrder.from_record(message.content)
+        check_order(runtime, digest=order.digest, layout=order.layout, region=order.region)
+        return train_client(runtime, order)
+
+    return answer(message, context, work)
+
+
+@app.evaluate()
+def evaluate(message: Message, context: Context) -> Message:
+    """Scores, losses and personalisation work."""
+
+    def work(runtime: ClientRuntime) -> WireMessage:
+        order = EvaluateOrder.from_record(message.content)
+        check_order(runtime, digest=order.digest, layout=order.layout, region=order.region)
+        return evaluate_client(runtime, order)
+
+    return answer(message, context, work)
+
+
+@app.query()
+def query(message: Message, context: Context) -> Message:
+    """Say which client this is."""
+    return identify(message, context)
+
+
+def answer(
+    message: Message, context: Context, work: Callable[[ClientRuntime], WireMessage]
+) -> Message:
+    """The work's answer, or a refusal that says why there is none."""
+    try:
+        with client_runtime(current_config(), dict(context.node_config)) as runtime:
+            reply: WireMessage = work(runtime)
+    except RegionFedError as error:
+        logger.error("refused: %s", error)
+        reply = Refusal(error=type(error).__name__, reason=str(error))
+    return Message(reply.to_record(), reply_to=message)
+
+
+def check_order(runtime: ClientRuntime, *, digest: str, layout: str, region: str) -> None:
+    """Refuse an order of another configuration, model or region.
+
+    Raises:
+        ConfigError: another configuration, or another region.
+        ModelError: the model here has other parameters.
+    """
+    require_same_digest(runtime.config, digest, sender=f"region {region}")
+    own = runtime.bench.flat.layout.digest()
+    if layout != own:
+        raise ModelError(
+            f"the federation's model (layout {layout}) has other parameters than the one here "
+            f"({own}): check [model] and [data], and that the same versions are installed"
+        )
+    if region != runtime.region:
+        raise ModelError(f"an order of region {region} reached a client of {runtime.region}")

@@ -1,0 +1,120 @@
+"""The client's evaluation phase: scores, validation losses and the work of personalisation."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from regionfed.errors import UpdateError
+from regionfed.messages import ClientScores, EvaluateOrder, Vector
+from regionfed.method.compose import compose
+from regionfed.method.strategies import ClientWork
+from regionfed.models.base import EncodedRows
+from regionfed.training.evaluate import counts, losses_at
+from regionfed.training.gradient import multi_step_gradient
+from regionfed.training.local import local_train
+from regionfed.training.seeds import derive_seed
+from regionfed_client.runtime import ClientRuntime
+from regionfed_client.user import serve_user
+
+
+def evaluate_client(runtime: ClientRuntime, order: EvaluateOrder) -> ClientScores:
+    """Answer one evaluation order on the client's own rows."""
+    bench = runtime.bench
+    bench.flat.write(order.base)
+    if order.buffers is not None:
+        bench.flat.write_buffers(order.buffers)
+    losses, loss_rows = _losses(runtime, order)
+    scored: dict[str, dict[str, float]] = {}
+    regional = _regional(order)
+    for level in order.levels:
+        bench.flat.write(order.base if level == "global" else regional)
+        scored[level] = _counts(runtime)
+    if order.user:
+        scored["user"] = serve_user(runtime, order, regional)
+    work = _work(runtime, order) if order.work else None
+    return ClientScores(
+        client=runtime.client,
+        round=order.round,
+        counts=scored,
+        losses=losses,
+        loss_rows=loss_rows,
+        examples=len(runtime.encoded("train")),
+        work=work,
+    )
+
+
+def _regional(order: EvaluateOrder) -> Vector:
+    """base + serve*direction, or base where no direction is sent."""
+    if order.direction is None or order.serve == 0:
+        return order.base
+    return compose(order.base, regional=order.direction, alpha_region=order.serve)
+
+
+def _counts(runtime: ClientRuntime) -> dict[str, float]:
+    """Counts of the model as it stands on the client's test rows."""
+    bench, test = runtime.bench, runtime.encoded("test")
+    if not len(test):
+        return {}
+    return counts(bench.model, bench.flat, test, runtime.config.training, tasks=bench.data.tasks)
+
+
+def _losses(runtime: ClientRuntime, order: EvaluateOrder) -> tuple[tuple[float, ...], int]:
+    """Sums of validation losses at every rho, and the number of rows (at most the limit)."""
+    rows = validation_rows(runtime)
+    if not order.rhos:
+        return (), 0
+    if order.direction is None:
+        raise UpdateError("losses were asked for without a direction")
+    if not len(rows):
+        return tuple(0.0 for _ in order.rhos), 0
+    sums, number = losses_at(
+        runtime.bench.model,
+        runtime.bench.flat,
+        rows,
+        runtime.config.training,
+        base=order.base,
+        direction=order.direction,
+        rhos=order.rhos,
+    )
+    return tuple(float(value) for value in sums), number
+
+
+def validation_rows(runtime: ClientRuntime) -> EncodedRows:
+    """The first rows of the validation split, at most `method.rho.validation_rows`."""
+    rows = runtime.encoded("validation")
+    limit = runtime.config.method.rho.validation_rows
+    if len(rows) <= limit:
+        return rows
+    return EncodedRows(
+        tensors={name: tensor[:limit] for name, tensor in rows.tensors.items()},
+        rows=rows.rows[:limit],
+    )
+
+
+def _work(runtime: ClientRuntime, order: EvaluateOrder) -> Vector:
+    """Local training from base (start minus end), or the mean of K gradients from base."""
+    bench, config, train = runtime.bench, runtime.config, runtime.encoded("train")
+    seed = derive_seed(config.run.seed, order.round, runtime.region, runtime.client, order.work)
+    if order.work == ClientWork.LOCAL_TRAINING:
+        return local_train(
+            bench.model,
+            bench.flat,
+            train,
+            config.training,
+            seed=seed,
+            start=order.base,
+            start_buffers=order.buffers,
+        ).update
+    if order.work == ClientWork.LOOKAHEAD_GRADIENT:
+        meta = config.method.meta
+        found = multi_step_gradient(
+            bench.model,
+            bench.flat,
+            train,
+            config.training.model_copy(update={"learning_rate": meta.learning_rate}),
+            at=order.base,
+            steps=meta.steps,
+            seed=seed,
+        )
+        return found.gradient / np.float32(meta.steps)
+    raise UpdateError(f"unknown work `{order.work}`")

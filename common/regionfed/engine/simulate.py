@@ -1,0 +1,146 @@
+"""`regionfed simulate`: the three tiers' own apps in one process, joined by local grids."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+
+from flwr.app import Context, Message, RecordDict
+
+from regionfed.bridge.connect import register_local_desk
+from regionfed.bridge.desk import Desk
+from regionfed.bridge.local import LocalBridge
+from regionfed.bridge.store import JobStore
+from regionfed.config.current import set_current_config
+from regionfed.config.federation import FederationConfig
+from regionfed.data.open import open_data
+from regionfed.flower import adapter
+from regionfed.flower.local import Fault, LocalGrid
+from regionfed.run.folder import RunFolder
+from regionfed.run.progress import ProgressSink, ignore_progress
+from regionfed.run.result import Result
+
+logger = logging.getLogger(__name__)
+
+POLL_SECONDS = 0.002
+STOP_SECONDS = 30.0
+RUN_VARIABLE = "REGIONFED_RUN_DIR"
+
+
+def simulate(
+    config: FederationConfig,
+    folder: RunFolder,
+    progress: ProgressSink = ignore_progress,
+    *,
+    faults: Mapping[str, Mapping[str, Fault]] | None = None,
+) -> Result:
+    """Run the whole federation here and return its result.
+
+    `faults` maps a region to faults of its clients by name, for drills. Raises what the run
+    raises; `result.json` is written in either case.
+    """
+    from regionfed_client.runtime import release_runtimes
+    from regionfed_server.server_app import run
+
+    config = config.model_copy(
+        update={"network": config.network.model_copy(update={"poll": POLL_SECONDS})}
+    )
+    adapter.adopt_identity(run_id=1)
+    data = open_data(config.data, config.run.seed)
+    with ExitStack() as stack:
+        stack.enter_context(_process_settings(config, folder))
+        stack.callback(release_runtimes)
+        regions = {
+            name: stack.enter_context(
+                _region(name, data.clients(name), config, folder, (faults or {}).get(name, {}))
+            )
+            for name in data.regions
+        }
+        uplinks = LocalGrid(
+            {index + 1: regions[name] for index, name in enumerate(data.regions)},
+            names={index + 1: name for index, name in enumerate(data.regions)},
+            workers=len(data.regions),
+        )
+        stack.callback(uplinks.close)
+        return run(uplinks, config, folder, progress, engine="simulate")
+
+
+@contextmanager
+def _process_settings(config: FederationConfig, folder: RunFolder) -> Iterator[None]:
+    before = os.environ.get(RUN_VARIABLE)
+    os.environ[RUN_VARIABLE] = str(folder.path)
+    set_current_config(config)
+    try:
+        yield
+    finally:
+        set_current_config(None)
+        if before is None:
+            del os.environ[RUN_VARIABLE]
+        else:
+            os.environ[RUN_VARIABLE] = before
+
+
+class _Uplink:
+    """The coordinator's ClientApp as a node of the global grid."""
+
+    def __init__(self, region: str) -> None:
+        self._region = region
+
+    def __call__(self, message: Message) -> Message:
+        from regionfed_coordinator.client_app import app
+
+        return app(message, _context({"region": self._region}, {}))
+
+
+@contextmanager
+def _region(
+    name: str,
+    clients: tuple[str, ...],
+    config: FederationConfig,
+    folder: RunFolder,
+    faults: Mapping[str, Fault],
+) -> Iterator[_Uplink]:
+    """One region at work: its desk, its clients' grid, and its ServerApp in a thread."""
+    from regionfed_coordinator.server_app import app
+
+    store = JobStore(folder.region(name))
+    desk = Desk(store, region=name)
+    register_local_desk(name, desk)
+    nodes = {index + 1: _client_node(name, client) for index, client in enumerate(clients)}
+    grid = LocalGrid(
+        nodes, names={index + 1: f"{name}/{client}" for index, client in enumerate(clients)}
+    )
+    for index, client in enumerate(clients):
+        if client in faults:
+            grid.inject(index + 1, faults[client])
+    worker = threading.Thread(
+        target=app, args=(grid, _context({}, {"region": name})), name=f"region-{name}", daemon=True
+    )
+    worker.start()
+    try:
+        yield _Uplink(name)
+    finally:
+        # A newer worker on the desk is what tells a ServerApp to stop.
+        LocalBridge(desk).next_job("stop", 0.0, 0)
+        worker.join(STOP_SECONDS)
+        grid.close()
+        register_local_desk(name, None)
+        store.close()
+
+
+def _client_node(region: str, client: str) -> Callable[[Message], Message]:
+    from regionfed_client.client_app import app
+
+    def handle(message: Message) -> Message:
+        return app(message, _context({"region": region, "client": client}, {}))
+
+    return handle
+
+
+def _context(node: Mapping[str, str], run: Mapping[str, str]) -> Context:
+    return Context(
+        run_id=1, node_id=1, node_config=dict(node), state=RecordDict(), run_config=dict(run)
+    )

@@ -1,0 +1,154 @@
+"""Taking in the global step: conflict, strength, the strategy of the next round, the residual.
+
+This runs once per round, when theta_{t+1} first reaches the region (with the evaluation order, or
+with the next training order where evaluation was left out). It uses released values only, so it
+costs no privacy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from regionfed.config.federation import FederationConfig
+from regionfed.messages import RegionOrder
+from regionfed.method.config import MethodConfig
+from regionfed.method.conflict import conflict, label_divergence
+from regionfed.method.router import (
+    PaperRouter,
+    RegionFacts,
+    ResidualRouter,
+    Router,
+    RouterState,
+)
+from regionfed.method.server_opt import derive_mean_update
+from regionfed.method.strategies import (
+    Grad,
+    Interp,
+    Meta,
+    NoPersonalisation,
+    RegionView,
+    Residual,
+    Strategy,
+)
+from regionfed.method.strength import strength
+from regionfed_coordinator.state import RegionState
+
+
+def strategy_named(name: str, config: FederationConfig) -> Strategy:
+    """The strategy with the parameters of the configuration."""
+    method = config.method
+    made: dict[str, Strategy] = {
+        "none": NoPersonalisation(),
+        "grad": Grad(),
+        "interp": Interp(),
+        "meta": Meta(steps=method.meta.steps),
+        "residual": Residual(eta_res=method.residual.learning_rate, decay=method.residual.decay),
+    }
+    return made[name]
+
+
+def router_of(method: MethodConfig) -> Router | None:
+    """The router of a Dynamic strategy, or None where the configuration fixes the strategy."""
+    paper = PaperRouter(
+        tau_d=method.dynamic.conflict,
+        tau_h=method.dynamic.divergence,
+        size_ratio=method.dynamic.size_ratio,
+        cooldown=method.dynamic.cooldown,
+    )
+    if method.strategy == "dynamic-paper":
+        return paper
+    return ResidualRouter(fallback=paper) if method.strategy == "dynamic" else None
+
+
+def absorb(
+    config: FederationConfig, region: str, order: RegionOrder, state: RegionState, *, step: int
+) -> RegionState:
+    """Take in the global step of round `step`, from theta_t (kept in `state`) to `order.theta`.
+
+    Measures d_r, sets alpha_r, routes (Dynamic) and moves the residual. Does nothing for a round
+    that was absorbed already, and nothing but note it for one in which the region had no part.
+    """
+    if state.round == 0 or state.absorbed >= state.round:
+        return state
+    if state.update is None or state.theta is None or state.round != step:
+        return replace(state, absorbed=state.round)
+    mean_update = (
+        order.mean_update
+        if order.mean_update is not None
+        else derive_mean_update(state.theta, order.theta, eta=config.server.learning_rate)
+    )
+    d = conflict(state.update, mean_update)
+    shared = order.shared
+    mu = float(shared.get("mu", d))
+    alpha = strength(
+        d,
+        mu=mu,
+        tau=config.method.alpha.temperature,
+        alpha_min=config.method.alpha.minimum,
+        scale=config.method.alpha.scale,
+    )
+    personal: dict[str, Any] = {"conflict": d, "mu": mu, "alpha": alpha}
+    name, why, h = _route(config, region, shared, state, d=d, mu=mu)
+    if h is not None:
+        personal["divergence"] = h
+    strategy = strategy_named(name, config)
+    theta_r = None
+    if strategy.needs.stateful:
+        kept = state.theta_r if state.strategy in (name, "") else None
+        theta_r = strategy.displacement(
+            RegionView(region_update=state.update, global_update=mean_update, state=kept)
+        )
+    part = None
+    if strategy.needs.searches_rho and strategy.needs.work.value == "none":
+        part = strategy.displacement(
+            RegionView(region_update=state.update, global_update=mean_update)
+        )
+    return replace(
+        state,
+        absorbed=state.round,
+        theta_r=theta_r,
+        part=part,
+        part_round=state.round,
+        strategy=name,
+        why=why,
+        personal=personal,
+        history=[
+            *state.history,
+            {"round": state.round, "conflict": d, "alpha": alpha, "strategy": name},
+        ],
+    )
+
+
+def _route(
+    config: FederationConfig,
+    region: str,
+    shared: dict[str, Any],
+    state: RegionState,
+    *,
+    d: float,
+    mu: float,
+) -> tuple[str, str, float | None]:
+    """Strategy of this region, why, and h_r where it was needed."""
+    router = router_of(config.method)
+    if router is None:
+        return config.method.strategy, "set by the configuration", None
+    own, everyone = state.labels, dict(shared.get("labels", {}))
+    names = sorted(set(own) | set(everyone))
+    h = (
+        label_divergence([own.get(n, 0.0) for n in names], [everyone.get(n, 0.0) for n in names])
+        if names
+        else 0.0
+    )
+    floor = dict(shared.get("floors", {})).get(region)
+    facts = RegionFacts(
+        d=d,
+        mu=mu,
+        h=h,
+        size=float(state.examples),
+        mean_size=float(shared.get("mean_examples", state.examples)),
+        floor=None if floor is None else float(floor),
+    )
+    memory = RouterState.from_dict(state.router) if state.router else RouterState()
+    choice = router.choose(facts, memory, round_=state.round)
+    return choice.strategy, choice.reason, h

@@ -1,0 +1,124 @@
+"""A region at work: its name, its configuration, and how it talks to its clients."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from flwr.serverapp import Grid
+
+from regionfed.bridge.api import RegionBridge
+from regionfed.config.federation import FederationConfig
+from regionfed.errors import QuorumError
+from regionfed.flower.ask import Answers, ask
+from regionfed.flower.roster import Roster
+from regionfed.messages import RegionOrder, WireMessage
+from regionfed.training.seeds import derive_seed
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class Traffic:
+    """Exchanges with clients, and the bytes of arrays that they carried, within one job."""
+
+    exchanges: int = 0
+    bytes_down: int = 0
+    bytes_up: int = 0
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    def count(self, answers: Answers) -> None:
+        """Add one exchange."""
+        self.exchanges += 1
+        self.bytes_down += answers.bytes_down
+        self.bytes_up += answers.bytes_up
+        self.left_out.update(answers.left_out)
+
+    def report(self) -> dict[str, object]:
+        """The figures as JSON values."""
+        return {
+            "exchanges": self.exchanges,
+            "bytes_down": self.bytes_down,
+            "bytes_up": self.bytes_up,
+            "left_out": self.left_out,
+        }
+
+
+@dataclass
+class Region:
+    """The region's side of every exchange with its clients."""
+
+    name: str
+    config: FederationConfig
+    grid: Grid
+    roster: Roster
+    bridge: RegionBridge
+    clients: tuple[str, ...]
+    poll: float
+
+    def cohort(self, order: RegionOrder) -> list[str]:
+        """Clients asked to train in this round: all, or a sample that the seed determines.
+
+        Drawn from the configured clients, not from those that happen to be connected, so that the
+        same round asks the same clients whenever it is repeated.
+        """
+        size = self.config.coordinator.cohort
+        if size == 0 or size >= len(self.clients):
+            return sorted(self.clients)
+        rng = _generator(self.config.run.seed, order.round, self.name)
+        chosen = rng.choice(len(self.clients), size=size, replace=False)
+        return sorted(self.clients[i] for i in chosen)
+
+    def exchange(
+        self,
+        order: RegionOrder,
+        messages: Mapping[str, WireMessage],
+        *,
+        message_type: str,
+        phase: str,
+        traffic: Traffic,
+        on_answer: Callable[[str, WireMessage], None],
+        reply: type[WireMessage],
+    ) -> Answers:
+        """Ask clients and hand their typed answers to `on_answer` as they arrive.
+
+        Raises:
+            QuorumError: fewer usable answers than the quorum, naming who failed and why.
+        """
+        records = {id(m): m.to_record() for m in messages.values()}
+        self.bridge.report({"phase": phase, "round": order.round, "asked": len(messages)})
+        answers = ask(
+            self.grid,
+            self.roster,
+            {name: records[id(message)] for name, message in messages.items()},
+            message_type=message_type,
+            group=f"{order.run}:{order.round}:{phase}",
+            deadline=self.config.coordinator.round_deadline,
+            poll=self.poll,
+            on_answer=lambda name, record: on_answer(name, reply.from_record(record)),
+        )
+        traffic.count(answers)
+        for name, reason in answers.left_out.items():
+            logger.warning("round %d: client %s left out: %s", order.round, name, reason)
+        self.bridge.report(
+            {
+                "phase": f"{phase} done",
+                "round": order.round,
+                "answered": answers.answered,
+                "left_out": answers.left_out,
+            }
+        )
+        quorum = self.config.coordinator.quorum
+        if len(answers.answered) < quorum:
+            why = "; ".join(f"{name}: {reason}" for name, reason in answers.left_out.items())
+            raise QuorumError(
+                f"region {self.name}: {len(answers.answered)} of {len(messages)} clients gave a "
+                f"usable answer to {phase}, the quorum is {quorum} ({why})"
+            )
+        return answers
+
+
+def _generator(*parts: int | str) -> np.random.Generator:
+    return np.random.default_rng(derive_seed("cohort", *parts))

@@ -1,0 +1,309 @@
+"""A global run from its first round to its result: the protocol of one round, top to bottom."""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from regionfed.config.federation import FederationConfig
+from regionfed.errors import QuorumError, RunFailed
+from regionfed.flower.ask import Answers
+from regionfed.messages import RegionOrder, RegionScores, RegionUpdate, WireMessage
+from regionfed.method.server_opt import Adam, Momentum, ServerOptimizer, Sgd
+from regionfed.run.folder import RunFolder
+from regionfed.run.progress import ProgressEvent, ProgressSink
+from regionfed.run.records import (
+    ConflictMatrix,
+    EvaluateRecord,
+    HopBytes,
+    LeftOutClient,
+    RegionRound,
+    RoundRecord,
+    SkippedRegion,
+    Traffic,
+)
+from regionfed.tasks.spec import TaskSpec
+from regionfed_server.aggregate import Insight, Releases, insight, shared_scalars
+from regionfed_server.exchange import Regions
+from regionfed_server.scores import level_scores, personalise_record
+from regionfed_server.state import GlobalState
+
+logger = logging.getLogger(__name__)
+
+
+def optimizer_of(config: FederationConfig) -> ServerOptimizer:
+    """The server's optimiser with the parameters of the configuration."""
+    server = config.server
+    if server.optimizer == "momentum":
+        return Momentum(eta=server.learning_rate, beta=server.momentum)
+    if server.optimizer == "adam":
+        return Adam(
+            eta=server.learning_rate,
+            beta1=server.momentum,
+            beta2=server.beta2,
+            epsilon=server.epsilon,
+        )
+    return Sgd(eta=server.learning_rate)
+
+
+@dataclass
+class _Round:
+    """What one round came to, for its record."""
+
+    number: int
+    started: float
+    phases: dict[str, float] = field(default_factory=dict)
+    traffic: Traffic = field(default_factory=Traffic)
+    answered: list[str] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
+    left_out: list[LeftOutClient] = field(default_factory=list)
+    reports: dict[str, RegionUpdate] = field(default_factory=dict)
+    insight: Insight = field(default_factory=Insight)
+    alphas: dict[str, float] = field(default_factory=dict)
+
+    def hop(self, answers: Answers, reports: dict[str, dict[str, Any]]) -> None:
+        """Count the bytes of one exchange on both hops, and who was left out below."""
+        below = reports.values()
+        self.traffic += Traffic(
+            server_coordinator=HopBytes(up=answers.bytes_up, down=answers.bytes_down),
+            coordinator_client=HopBytes(
+                up=sum(int(r.get("bytes_up", 0)) for r in below),
+                down=sum(int(r.get("bytes_down", 0)) for r in below),
+            ),
+        )
+        self.left_out += [
+            LeftOutClient(region=region, client=client, reason=str(reason))
+            for region, report in sorted(reports.items())
+            for client, reason in sorted(dict(report.get("left_out", {})).items())
+        ]
+
+
+@dataclass
+class GlobalRun:
+    """One run: its regions, its folder, and the state that moves from round to round."""
+
+    config: FederationConfig
+    regions: Regions
+    folder: RunFolder
+    tasks: tuple[TaskSpec, ...]
+    initial: GlobalState
+    progress: ProgressSink
+
+    def __post_init__(self) -> None:
+        self.optimizer = optimizer_of(self.config)
+        self.store = self.folder.checkpoints(self.config.run.keep_checkpoints)
+        self.metrics = self.folder.metrics()
+
+    def execute(self) -> GlobalState:
+        """All rounds that are left, from the newest checkpoint on.
+
+        Raises:
+            RunFailed: too many rounds in a row under the quorum of regions.
+        """
+        state = self._resume()
+        self._tell(state.round, "start", "waiting for regions")
+        joined = self.regions.join()
+        self._tell(state.round, "joined", f"{len(joined)} of {len(self.regions.names)} regions")
+        if state.round >= self.config.run.rounds:
+            # Everything is trained already; the last evaluation may be what a crash cut off.
+            self._evaluate(state, _Round(state.round, time.monotonic()))
+            return state
+        failed = 0
+        number = state.round
+        while number < self.config.run.rounds:
+            number += 1
+            current = _Round(number, time.monotonic())
+            try:
+                state = self._round(state, current)
+                failed = 0
+            except QuorumError as error:
+                failed += 1
+                logger.error("round %d: %s", number, error)
+                self._tell(number, "skipped", str(error))
+                if failed >= self.config.server.max_failed_rounds:
+                    raise RunFailed(
+                        f"{failed} rounds in a row had too few regions; the last: {error}"
+                    ) from error
+                state = replace(state, round=number)
+            self._record(current, state)
+        self._tell(number, "done", "")
+        return state
+
+    def _round(self, state: GlobalState, current: _Round) -> GlobalState:
+        """Train, aggregate, step, checkpoint, and evaluate where it is due."""
+        mark = time.monotonic()
+        self._tell(current.number, "train", "")
+        releases = Releases(state.theta.size, 0 if state.buffers is None else state.buffers.size)
+        try:
+            self._train(state, current, releases)
+            current.phases["train"] = time.monotonic() - mark
+            mark = time.monotonic()
+            state = self._step(state, current, releases)
+        finally:
+            releases.close()
+        current.phases["aggregate"] = time.monotonic() - mark
+        mark = time.monotonic()
+        self._save(state)
+        current.phases["checkpoint"] = time.monotonic() - mark
+        every = self.config.run.evaluate_every
+        last = current.number == self.config.run.rounds
+        if last or (every and current.number % every == 0):
+            mark = time.monotonic()
+            self._evaluate(state, current)
+            current.phases["evaluate"] = time.monotonic() - mark
+        return state
+
+    def _train(self, state: GlobalState, current: _Round, releases: Releases) -> None:
+        """Ask all regions for their release; raises QuorumError below the quorum of regions."""
+
+        def on_answer(name: str, answer: WireMessage) -> None:
+            assert isinstance(answer, RegionUpdate)
+            releases.add(name, answer, round=current.number)
+            self._tell(current.number, "trained", answer.skipped, region=name)
+
+        answers = self.regions.exchange(
+            self._order(state, current.number),
+            phase="train",
+            reply=RegionUpdate,
+            on_answer=on_answer,
+        )
+        current.reports = dict(sorted(releases.reports.items()))
+        current.skipped = {**releases.skipped, **answers.left_out}
+        current.answered = [n for n in answers.answered if n not in releases.skipped]
+        current.hop(answers, {n: r.report for n, r in current.reports.items()})
+        needed = self.config.server.min_regions
+        if len(current.answered) < needed:
+            why = "; ".join(f"{name}: {reason}" for name, reason in current.skipped.items())
+            raise QuorumError(
+                f"{len(current.answered)} of {len(self.regions.names)} regions took part, the "
+                f"quorum is {needed} ({why})"
+            )
+
+    def _step(self, state: GlobalState, current: _Round, releases: Releases) -> GlobalState:
+        """theta_{t+1} from the mean release, and the scalars that the next orders carry."""
+        mean = releases.mean.mean()
+        current.insight = insight(releases, mean)
+        theta, optimizer = self.optimizer.step(state.theta, mean, state.optimizer)
+        return replace(
+            state,
+            round=current.number,
+            theta=theta,
+            optimizer=optimizer,
+            buffers=None if releases.buffers is None else releases.buffers.mean(),
+            mean_update=mean if self.optimizer.sends_update else None,
+            shared=shared_scalars(state.shared, releases, current.insight),
+        )
+
+    def _evaluate(self, state: GlobalState, current: _Round) -> None:
+        """Ask all regions for scores; the last round also finds each region's own part."""
+        self._tell(current.number, "evaluate", "")
+        scores: dict[str, RegionScores] = {}
+
+        def on_answer(name: str, answer: WireMessage) -> None:
+            assert isinstance(answer, RegionScores)
+            scores[name] = answer
+            self._tell(current.number, "evaluated", answer.skipped, region=name)
+
+        answers = self.regions.exchange(
+            self._order(state, current.number, final=state.round >= self.config.run.rounds),
+            phase="evaluate",
+            reply=RegionScores,
+            on_answer=on_answer,
+        )
+        scores = dict(sorted(scores.items()))
+        current.hop(answers, {name: answer.report for name, answer in scores.items()})
+        for name, reason in answers.left_out.items():
+            logger.warning("round %d: no scores of region %s: %s", current.number, name, reason)
+        for name, answer in scores.items():
+            if "alpha" in answer.personal:
+                current.alphas[name] = float(answer.personal["alpha"])
+            record = personalise_record(answer)
+            if record is not None:
+                self.metrics.append(record)
+        for level, found in level_scores(self.tasks, scores).items():
+            self.metrics.append(EvaluateRecord(round=current.number, level=level, scores=found))
+            self._tell(current.number, "scores", f"{level} {found.overall:.3f}")
+
+    def _order(self, state: GlobalState, number: int, *, final: bool = False) -> RegionOrder:
+        return RegionOrder(
+            run=state.run,
+            round=number,
+            rounds=self.config.run.rounds,
+            digest=self.regions.digest,
+            layout=self.regions.layout,
+            theta=state.theta,
+            final=final,
+            buffers=state.buffers,
+            mean_update=state.mean_update,
+            shared=state.shared,
+        )
+
+    def _resume(self) -> GlobalState:
+        """The state of the newest checkpoint, or the initial one, made durable as round 0."""
+        checkpoint = self.store.load_latest()
+        if checkpoint is not None:
+            state = GlobalState.restore(
+                checkpoint, layout=self.regions.layout, digest=self.regions.digest
+            )
+            logger.info("resuming after round %d", state.round)
+            return state
+        self._save(self.initial)
+        return self.initial
+
+    def _save(self, state: GlobalState) -> None:
+        state.save(self.store, layout=self.regions.layout, digest=self.regions.digest)
+
+    def _record(self, current: _Round, state: GlobalState) -> None:
+        found = current.insight
+        total = sum(r.weight for n, r in current.reports.items() if n in current.answered)
+        self.metrics.append(
+            RoundRecord(
+                round=current.number,
+                seconds=time.monotonic() - current.started,
+                phases=current.phases,
+                traffic=current.traffic,
+                answered=tuple(current.answered),
+                skipped=tuple(
+                    SkippedRegion(region=n, reason=r) for n, r in sorted(current.skipped.items())
+                ),
+                left_out=tuple(current.left_out),
+                regions={
+                    name: RegionRound(
+                        weight=current.reports[name].weight / total,
+                        clients=current.reports[name].report.get("clients"),
+                        loss=current.reports[name].report.get("loss"),
+                        conflict=found.conflicts.get(name),
+                        alpha=current.alphas.get(name),
+                    )
+                    for name in current.answered
+                },
+                mu=state.shared.get("mu"),
+                conflict_matrix=None
+                if found.matrix is None
+                else ConflictMatrix(
+                    regions=tuple(found.conflicts),
+                    distance=tuple(tuple(map(float, row)) for row in found.matrix.distances),
+                    cosine=tuple(tuple(map(float, row)) for row in found.matrix.cosines),
+                ),
+            )
+        )
+
+    def _tell(self, number: int, phase: str, message: str, *, region: str | None = None) -> None:
+        self.progress(
+            ProgressEvent(
+                tier="server" if region is None else "coordinator",
+                region=region,
+                round=number,
+                rounds=self.config.run.rounds,
+                phase=phase,
+                message=message,
+            )
+        )
+
+
+def new_run_id() -> str:
+    """A name for a run that no other run has; jobs of regions are named after it."""
+    return uuid.uuid4().hex[:12]

@@ -1,0 +1,112 @@
+"""The global server's Flower app: open the run, execute it, write its result."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+from regionfed.data.open import open_data
+
+from regionfed.config.current import current_config
+from regionfed.config.federation import FederationConfig
+from regionfed.errors import ConfigError, RegionFedError
+from regionfed.flower.names import region_resolver
+from regionfed.flower.roster import Roster
+from regionfed.models.build import build_model
+from regionfed.models.flat import FlatModel
+from regionfed.run.folder import RunFolder
+from regionfed.run.progress import ProgressSink
+from regionfed.run.result import ModelFacts, Result, Topology
+from regionfed.run.summary import summarise
+from regionfed_server.exchange import Regions
+from regionfed_server.rounds import GlobalRun, new_run_id
+from regionfed_server.state import GlobalState
+from regionfed_server.watch import progress_of
+
+logger = logging.getLogger(__name__)
+
+RUN_VARIABLE = "REGIONFED_RUN_DIR"
+"""Folder of the run, as the ServerApp sees it."""
+
+NAMING_SECONDS = 20.0
+"""How long a new node may take to say who it is."""
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """One global run over the connected regions."""
+    path = str(context.run_config.get("output", "")) or os.environ.get(RUN_VARIABLE, "")
+    if not path:
+        raise ConfigError(f"no run folder: set the environment variable {RUN_VARIABLE}")
+    engine: Literal["simulate", "up", "deployed"] = "deployed"
+    if context.run_config.get("engine") in ("simulate", "up"):
+        engine = context.run_config["engine"]
+    folder = RunFolder(Path(path))
+    run(grid, current_config(), folder, progress_of(folder), engine=engine)
+
+
+def run(
+    grid: Grid,
+    config: FederationConfig,
+    folder: RunFolder,
+    progress: ProgressSink,
+    *,
+    engine: Literal["simulate", "up", "deployed"],
+) -> Result:
+    """Execute the run in `folder` and write `result.json`, also when it fails."""
+    started, clock = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
+    data = open_data(config.data, config.run.seed)
+    topology = Topology(engine=engine, regions={name: data.clients(name) for name in data.regions})
+    model = build_model(
+        config.model, tasks=data.tasks, vocabulary=data.vocabulary, seed=config.run.seed
+    )
+    flat = FlatModel(model.module)
+    theta, buffers = flat.read(), flat.read_buffers()
+    facts = ModelFacts(
+        kind=config.model.kind,
+        name=config.model.checkpoint or config.model.factory or config.model.preset,
+        parameters=theta.size,
+        bytes=theta.nbytes + buffers.nbytes,
+    )
+    regions = Regions(
+        config=config,
+        grid=grid,
+        roster=Roster(grid, region_resolver(deadline=NAMING_SECONDS)),
+        names=data.regions,
+        digest=config.digest(),
+        layout=flat.layout.digest(),
+    )
+    initial = GlobalState(
+        run=new_run_id(), round=0, theta=theta, buffers=buffers if buffers.size else None
+    )
+    # The server needs the model for its first vector only.
+    tasks = data.tasks
+    del model, flat
+    failure: RegionFedError | None = None
+    try:
+        GlobalRun(config, regions, folder, tasks, initial, progress).execute()
+    except RegionFedError as error:
+        logger.error("the run failed: %s", error)
+        failure = error
+    result = summarise(
+        config=config,
+        records=folder.metrics().read(),
+        topology=topology,
+        model=facts,
+        status="ok" if failure is None else "failed",
+        reason="" if failure is None else str(failure),
+        started=started,
+        seconds=time.monotonic() - clock,
+    )
+    folder.write_result(result)
+    if failure is not None:
+        raise failure
+    return result
