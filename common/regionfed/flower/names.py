@@ -7,18 +7,16 @@ than the node's own word. It reads `REGION` for a coordinator and `REGION/CLIENT
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-import flwr
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.serverapp import Grid
 
 from regionfed.errors import IdentityError, RegionFedError, TransportError
-from regionfed.flower.grid import DeadlineGrid
-from regionfed.flower.roster import Resolver
-from regionfed.version import __version__
+from regionfed.version import Versions, own_versions
 
 logger = logging.getLogger(__name__)
 
@@ -56,8 +54,9 @@ class Named(Protocol):
 
     node_id: int
     name: str
-    last_activated_at: str
 
+
+_POLL_S = 0.05
 
 OnProblem = Callable[[int, RegionFedError], None]
 
@@ -68,12 +67,13 @@ def identify(message: Message, context: Context) -> Message:
     The handler that both ClientApps mount with `@app.query()`. An app whose node was started
     without `region` in --node-config claims an empty region and is left out by name.
     """
+    own = own_versions()
     claim = ConfigRecord(
         {
             "region": str(context.node_config.get("region", "")),
             "client": str(context.node_config.get("client", "")),
-            "version": __version__,
-            "flwr": flwr.__version__,
+            "version": own.regionfed,
+            "flwr": own.flwr,
         }
     )
     return Message(RecordDict({IDENTITY: claim}), reply_to=message)
@@ -84,91 +84,124 @@ def log_problem(node_id: int, problem: RegionFedError) -> None:
     logger.warning("node %d is left out: %s", node_id, problem)
 
 
-def resolve_names(
-    grid: Grid,
-    deadline: float,
-    *,
-    ids: Iterable[int] | None = None,
-    on_problem: OnProblem = log_problem,
-) -> dict[int, NodeName]:
-    """Name the nodes with these ids (all that are online, unless given), sorted by name.
+class NameResolver:
+    """Names nodes for a `Roster`: asks every new node once who it is, and checks the answer.
 
-    Every node is asked, registered or not, so that a node with another's name and a node of
-    another version are noticed. A node is left out, through `on_problem`, when it claims another
-    name than the registered one, claims none, has another version, or does not answer within
-    `deadline` seconds. Of two nodes with one name, a registered one counts before one that only
-    claims it, then the one that came last.
+    Registered nodes are asked as well, so that a node with another's name and a node of another
+    version are noticed. A node is left out, through `on_problem`, when its name does not fit the
+    registered one or this tier, or its version does not fit ours. A call waits up to `wait`
+    seconds for new answers; later ones are picked up by later calls, so a node that is silent
+    does not hold up the others. After `deadline` seconds a silent node is reported and asked
+    again.
+
+    Args:
+        accept: the roster's name of a node, given what it is; raises IdentityError for a node
+            that has no place in this tier.
     """
-    wanted = None if ids is None else set(ids)
-    nodes: dict[int, Named] = {
-        node.node_id: node for node in grid.get_nodes() if wanted is None or node.node_id in wanted
-    }
-    names: dict[int, NodeName] = {}
-    registered: dict[int, NodeName] = {}
-    ask: list[int] = []
-    for node_id in sorted(nodes):
+
+    def __init__(
+        self,
+        accept: Callable[[NodeName], str],
+        *,
+        deadline: float = 60.0,
+        wait: float = 10.0,
+        on_problem: OnProblem = log_problem,
+    ) -> None:
+        self._accept = accept
+        self._deadline = deadline
+        self._wait = min(wait, deadline)
+        self._on_problem = on_problem
+        self._asked: dict[str, _Question] = {}
+        self._refused: set[int] = set()
+
+    def __call__(self, grid: Grid, ids: Iterable[int]) -> dict[int, str]:
+        """Names of those of the nodes that have said by now who they are."""
+        wanted = set(ids)
+        self._ask(grid, wanted)
+        found: dict[int, str] = {}
+        end = time.monotonic() + self._wait
+        while True:
+            for reply in grid.pull_messages(list(self._asked)):
+                question = self._asked.pop(reply.metadata.reply_to_message_id, None)
+                if question is not None:
+                    self._hear(question, reply, found)
+            self._expire()
+            waiting = any(q.node_id in wanted for q in self._asked.values())
+            if not waiting or time.monotonic() >= end:
+                return found
+            time.sleep(_POLL_S)
+
+    def _ask(self, grid: Grid, ids: set[int]) -> None:
+        asked = {question.node_id for question in self._asked.values()}
+        todo = sorted(ids - asked - self._refused)
+        if not todo:
+            return
+        nodes: Iterable[Named] = grid.get_nodes()
+        names = {node.node_id: node.name for node in nodes}
+        messages = [Message(RecordDict(), i, QUERY, ttl=max(1.0, self._deadline)) for i in todo]
+        for node_id, message_id in zip(todo, grid.push_messages(messages), strict=True):
+            if message_id:
+                self._asked[message_id] = _Question(
+                    node_id=node_id, registered=names.get(node_id, ""), since=time.monotonic()
+                )
+
+    def _hear(self, question: _Question, reply: Message, found: dict[int, str]) -> None:
+        node_id = question.node_id
         try:
-            if nodes[node_id].name:
-                registered[node_id] = NodeName.parse(nodes[node_id].name)
-            ask.append(node_id)
+            if reply.has_error():
+                raise TransportError(f"it could not say who it is: {reply.error.reason}")
+            found[node_id] = self._accept(_checked(reply, question.registered))
         except IdentityError as problem:
-            on_problem(node_id, problem)
-    bounded = DeadlineGrid(grid, deadline=deadline)
-    replies = bounded.exchange(
-        [Message(RecordDict(), i, QUERY, ttl=max(1.0, deadline)) for i in ask]
-    )
-    for reply in replies.received:
-        node_id = reply.metadata.src_node_id
-        try:
-            names[node_id] = _checked(reply, registered.get(node_id))
+            # A node keeps its id and its settings for life, so it is not asked again.
+            self._refused.add(node_id)
+            self._on_problem(node_id, problem)
         except RegionFedError as problem:
-            on_problem(node_id, problem)
-    for node_id, reason in replies.errors.items():
-        on_problem(node_id, TransportError(f"it could not say who it is: {reason}"))
-    for node_id in replies.missing:
-        shown = f"{registered[node_id]}: " if node_id in registered else ""
-        on_problem(node_id, TransportError(f"{shown}no answer within {deadline:g} s"))
-    return _without_doubles(names, nodes, on_problem=on_problem)
+            self._on_problem(node_id, problem)
+
+    def _expire(self) -> None:
+        now = time.monotonic()
+        for message_id, question in list(self._asked.items()):
+            if now - question.since >= self._deadline:
+                del self._asked[message_id]
+                name = f"registered as {question.registered}, " if question.registered else ""
+                self._on_problem(
+                    question.node_id,
+                    TransportError(f"{name}did not say who it is within {self._deadline:g} s"),
+                )
 
 
-def region_resolver(*, deadline: float, on_problem: OnProblem = log_problem) -> Resolver:
+def region_resolver(*, deadline: float = 60.0, on_problem: OnProblem = log_problem) -> NameResolver:
     """Names coordinators by their region, for the `Roster` of the global server."""
 
-    def resolve(grid: Grid, ids: Iterable[int]) -> dict[int, str]:
-        found = resolve_names(grid, deadline, ids=ids, on_problem=on_problem)
-        out: dict[int, str] = {}
-        for node_id, name in found.items():
-            if name.client:
-                on_problem(
-                    node_id,
-                    IdentityError(f"{name} is a client, but it joined the global server"),
-                )
-            else:
-                out[node_id] = name.region
-        return out
+    def accept(name: NodeName) -> str:
+        if name.client:
+            raise IdentityError(f"{name} is a client, but it joined the global server")
+        return name.region
 
-    return resolve
+    return NameResolver(accept, deadline=deadline, on_problem=on_problem)
 
 
 def client_resolver(
-    region: str, *, deadline: float, on_problem: OnProblem = log_problem
-) -> Resolver:
+    region: str, *, deadline: float = 60.0, on_problem: OnProblem = log_problem
+) -> NameResolver:
     """Names the clients of one region, for the `Roster` of its coordinator."""
 
-    def resolve(grid: Grid, ids: Iterable[int]) -> dict[int, str]:
-        found = resolve_names(grid, deadline, ids=ids, on_problem=on_problem)
-        out: dict[int, str] = {}
-        for node_id, name in found.items():
-            if name.region != region or not name.client:
-                on_problem(node_id, IdentityError(f"{name} is not a client of region {region!r}"))
-            else:
-                out[node_id] = name.client
-        return out
+    def accept(name: NodeName) -> str:
+        if name.region != region or not name.client:
+            raise IdentityError(f"{name} is not a client of region {region!r}")
+        return name.client
 
-    return resolve
+    return NameResolver(accept, deadline=deadline, on_problem=on_problem)
 
 
-def _checked(reply: Message, registered: NodeName | None) -> NodeName:
+@dataclass(frozen=True)
+class _Question:
+    node_id: int
+    registered: str
+    since: float
+
+
+def _checked(reply: Message, registered: str) -> NodeName:
     """The name of the node behind a reply. Raises IdentityError, TransportError."""
     record = reply.content.config_records.get(IDENTITY, ConfigRecord())
     claim = NodeName(str(record.get("region", "")), str(record.get("client", "")))
@@ -177,30 +210,12 @@ def _checked(reply: Message, registered: NodeName | None) -> NodeName:
             "it does not say which region it belongs to; start its SuperNode with "
             '--node-config \'region="NAME" client="NAME"\''
         )
-    if registered is not None and claim != registered:
+    if registered and claim != NodeName.parse(registered):
         raise IdentityError(f"its key is registered as {registered}, but it claims to be {claim}")
-    versions = (record.get("version"), record.get("flwr"))
-    if versions != (__version__, flwr.__version__):
-        raise TransportError(
-            f"{claim} runs regionfed {versions[0]} on flwr {versions[1]}, this side runs "
-            f"regionfed {__version__} on flwr {flwr.__version__}; install the same version"
-        )
+    theirs = Versions(
+        regionfed=str(record.get("version", "unknown")), flwr=str(record.get("flwr", "unknown"))
+    )
+    problem = own_versions().mismatch(theirs, name=str(claim))
+    if problem:
+        raise TransportError(problem)
     return claim
-
-
-def _without_doubles(
-    names: Mapping[int, NodeName], nodes: Mapping[int, Named], *, on_problem: OnProblem
-) -> dict[int, NodeName]:
-    def rank(node_id: int) -> tuple[bool, str, int]:
-        return (bool(nodes[node_id].name), nodes[node_id].last_activated_at, node_id)
-
-    best: dict[NodeName, int] = {}
-    for node_id in sorted(names, key=rank):
-        name = names[node_id]
-        if name in best:
-            on_problem(
-                best[name],
-                IdentityError(f"node {node_id} has come later as {name}; the older one is left"),
-            )
-        best[name] = node_id
-    return {best[name]: name for name in sorted(best)}
