@@ -201,9 +201,14 @@ class HubConfig(Section):
         default=["All_Beauty", "Books", "Electronics", "Home_and_Kitchen", "Toys_and_Games"],
         description="Product categories of amazon_reviews, one region each by the category rule.",
     )
-    locale: str = Field(default="us", description="Locale of the ESCI queries.")
+    locales: list[str] = Field(
+        default=["us", "es", "jp"],
+        description="Locales of esci, one region each by the category rule.",
+    )
     max_rows: int = Field(
-        default=20_000, ge=1, description="Read at most so many rows (per category, if any)."
+        default=20_000,
+        ge=1,
+        description="Read at most so many rows (per category or locale, if any).",
     )
 
 
@@ -230,6 +235,11 @@ class FilesConfig(Section):
     )
     split_column: str | None = Field(
         default=None, description="Column with 'train', 'validation' or 'test'."
+    )
+    vocabulary: str | None = Field(
+        default=None,
+        description="A text file of public words, from which a word vocabulary may be built; rows "
+        "of clients are never read for that.",
     )
     validation_share: float = Field(
         default=0.1, ge=0, lt=1, description="Share of rows for validation without a split column."

@@ -36,6 +36,9 @@ ALTERNATIVE_ENTITY_TYPES = ("product", "brand", "color", "material", "size")
 STARS = ("1", "2", "3", "4", "5")
 """Star ratings."""
 
+RELEVANCE = ("exact", "substitute", "complement", "irrelevant")
+"""The classes of ESCI: how well a product fits a query."""
+
 CHARACTERS = tuple(string.digits + string.ascii_uppercase + string.ascii_lowercase)
 """The 62 characters in the label order of Char74K and FEMNIST."""
 
@@ -76,6 +79,11 @@ def sentiment_task(labels: Sequence[str] = STARS) -> TaskSpec:
     return TaskSpec("sentiment", TaskKind.CLASSIFICATION, tuple(labels), "sentiment:")
 
 
+def relevance_task() -> TaskSpec:
+    """How well a product fits a query: the four classes of ESCI."""
+    return TaskSpec("relevance", TaskKind.CLASSIFICATION, RELEVANCE, "relevance:")
+
+
 def characters_task() -> TaskSpec:
     """Which of 62 characters an image shows."""
     return TaskSpec("characters", TaskKind.IMAGE, CHARACTERS)
@@ -83,7 +91,14 @@ def characters_task() -> TaskSpec:
 
 STANDARD: Mapping[str, TaskSpec] = {
     task.name: task
-    for task in (intent_task(), spell_task(), ner_task(), sentiment_task(), characters_task())
+    for task in (
+        intent_task(),
+        spell_task(),
+        ner_task(),
+        sentiment_task(),
+        relevance_task(),
+        characters_task(),
+    )
 }
 """The standard tasks by name, with their usual labels."""
 
