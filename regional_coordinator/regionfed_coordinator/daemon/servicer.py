@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import grpc
+
 from regionfed.bridge import bridge_pb2 as pb
 from regionfed.bridge import bridge_pb2_grpc as rpc
 from regionfed.bridge.api import ResultKind
