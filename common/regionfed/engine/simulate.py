@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 
 from flwr.app import Context, Message, RecordDict
 
-from regionfed.bridge.connect import register_local_desk
+from regionfed.bridge.connect import desk_in_process
 from regionfed.bridge.desk import Desk
 from regionfed.bridge.local import LocalBridge
 from regionfed.bridge.store import JobStore
@@ -108,7 +108,6 @@ def _region(
 
     store = JobStore(folder.region(name))
     desk = Desk(store, region=name)
-    register_local_desk(name, desk)
     nodes = {index + 1: _client_node(name, client) for index, client in enumerate(clients)}
     grid = LocalGrid(
         nodes, names={index + 1: f"{name}/{client}" for index, client in enumerate(clients)}
@@ -119,16 +118,16 @@ def _region(
     worker = threading.Thread(
         target=app, args=(grid, _context({}, {"region": name})), name=f"region-{name}", daemon=True
     )
-    worker.start()
-    try:
-        yield _Uplink(name)
-    finally:
-        # A newer worker on the desk is what tells a ServerApp to stop.
-        LocalBridge(desk).next_job("stop", 0.0, 0)
-        worker.join(STOP_SECONDS)
-        grid.close()
-        register_local_desk(name, None)
-        store.close()
+    with desk_in_process(desk):
+        worker.start()
+        try:
+            yield _Uplink(name)
+        finally:
+            # A newer worker on the desk is what tells a ServerApp to stop.
+            LocalBridge(desk).next_job("stop", 0.0, 0)
+            worker.join(STOP_SECONDS)
+            grid.close()
+            store.close()
 
 
 def _client_node(region: str, client: str) -> Callable[[Message], Message]:
