@@ -97,6 +97,11 @@ class DataConfig(Section):
                 raise ValueError("source 'files' needs `path` in [data.files]")
             if self.files.task is None and self.files.task_column is None:
                 raise ValueError("source 'files' needs `task` or `task_column` in [data.files]")
+            if self.files.task_column is not None and not self.tasks:
+                raise ValueError(
+                    "source 'files' with `task_column` needs `tasks` in [data]: their order is "
+                    "shared by all tiers"
+                )
         chosen = self.builtin.conflicting_regions
         if self.source == "builtin" and chosen is not None:
             names = self.region_names(default=8)

@@ -11,7 +11,6 @@ from regionfed.data.partition import (
     Split,
     assign_clients,
     by_category,
-    by_column,
     by_dirichlet,
     by_shares,
     owners_by_size,
@@ -76,11 +75,13 @@ def place_units(
     regions: tuple[str, ...],
     clients: tuple[str, ...],
     seed: int,
+    owners: Mapping[str, int] | None = None,
 ) -> Shares:
     """Every unit to exactly one client of its split (benchmark section 3).
 
     The region follows from the category, the client from a Dirichlet draw over the training
-    units' labels; held-out units follow the same shares. Raises `DataError` when a region could
+    units' labels; held-out units follow the same shares. `owners` fixes the region of every category, and then every unit
+    goes home. Raises `DataError` when a region could
     own no category or a client would get fewer than `partition.min_rows` units.
     """
     partition = config.partition
@@ -90,15 +91,16 @@ def place_units(
             f"source '{config.source}' has {len(sizes)} categories ({sorted(sizes)}), which cannot "
             f"be shared by {len(regions)} regions; set data.regions to {len(sizes)} or fewer"
         )
-    owners = owners_by_size(sizes, regions=len(regions))
+    home_probability = partition.home_probability if owners is None else 1.0
+    owner_of = owners_by_size(sizes, regions=len(regions)) if owners is None else owners
 
     def regional(split: Split) -> dict[str, list[Unit]]:
         held = list(units.get(split, ()))
         index = by_category(
             [unit.category for unit in held],
-            owners=owners,
+            owners=owner_of,
             regions=len(regions),
-            home_probability=partition.home_probability,
+            home_probability=home_probability,
             rng=stream(seed, "region", split),
         )
         result: dict[str, list[Unit]] = {name: [] for name in regions}
@@ -140,10 +142,3 @@ def place_units(
         for region, row in zip(regions, moved, strict=True)
         for client, (r, c) in zip(clients, row, strict=True)
     }
-
-
-def group_rows(rows: Iterable[tuple[str, Row]]) -> dict[str, tuple[Row, ...]]:
-    """Rows by their group's name, groups in sorted order."""
-    pairs = list(rows)
-    groups = by_column([name for name, _ in pairs])
-    return {name: tuple(pairs[index][1] for index in groups[name].tolist()) for name in groups}

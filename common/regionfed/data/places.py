@@ -12,5 +12,9 @@ def index_of(name: str, names: Sequence[str], *, what: str) -> int:
     try:
         return names.index(name)
     except ValueError:
-        shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
-        raise DataError(f"'{name}' is no {what} of this data; there are {shown}") from None
+        raise DataError(f"'{name}' is no {what} of this data; there are {shown(names)}") from None
+
+
+def shown(names: Sequence[str]) -> str:
+    """Names for an error message, at most twelve."""
+    return ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,7 +58,7 @@ def place_reviews(
         reviews = [reviews[index] for index in sorted(chosen.tolist())]
     units: dict[Split, list[Unit]] = {split: [] for split in SPLITS}
     for category, stars, text in reviews:
-        words = _WORD.findall(text.lower())[:max_words]
+        words = _WORD.findall(html.unescape(text).lower())[:max_words]
         if not words:
             continue
         row = Row(tasks[0].name, " ".join(words), stars)
