@@ -127,7 +127,9 @@ def checked(vector: Vector, *, size: int, what: str) -> Vector:
             "another model configuration: give both the same [model] section"
         )
     # The sum in float64 is finite exactly when every float32 element is: no mask is allocated.
-    if not math.isfinite(float(np.sum(vector, dtype=np.float64))):
+    with np.errstate(invalid="ignore"):
+        total = float(np.sum(vector, dtype=np.float64))
+    if not math.isfinite(total):
         bad = int(np.count_nonzero(~np.isfinite(vector)))
         raise UpdateError(
             f"{what} has {bad} of {size} elements that are not finite; training diverged at the "
