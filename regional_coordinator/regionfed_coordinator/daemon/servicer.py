@@ -53,7 +53,7 @@ def _stream(method: Method) -> Method:
 
 
 class DeskServicer(rpc.RegionBridgeServicer):
-    """Serves one region's desk. `Status` answers callers of any version."""
+    """Serves one region's desk to callers of the same version."""
 
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
@@ -142,6 +142,7 @@ class DeskServicer(rpc.RegionBridgeServicer):
         """See RegionBridge.charge."""
         return pb.ChargeReply(answer_json=self.desk.charge(request.event_json, request.request_id))
 
+    @_unary
     def Status(self, request: pb.StatusRequest, context: grpc.ServicerContext) -> pb.StatusReply:
         """See RegionBridge.status."""
         status = self.desk.status()
