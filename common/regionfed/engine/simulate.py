@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
@@ -124,7 +125,7 @@ def _region(
             yield _Uplink(name)
         finally:
             # A newer worker on the desk is what tells a ServerApp to stop.
-            LocalBridge(desk).next_job("stop", 0.0, 0)
+            LocalBridge(desk).next_job(f"stop-{uuid.uuid4().hex}", 0.0, 0)
             worker.join(STOP_SECONDS)
             grid.close()
             store.close()
