@@ -33,7 +33,6 @@ from regionfed.secagg.client_checks import (
 )
 from regionfed.secagg.client_state import ClientState, RoundSecrets, Stage
 from regionfed.secagg.config import SecAggConfig
-from regionfed.secagg.context import RoundContext
 from regionfed.secagg.errors import (
     ConfigurationMismatch,
     OwnKeyAltered,
@@ -168,9 +167,7 @@ class SecAggClient:
         config = SecAggConfig.from_bytes(self.state.configuration)
         config.check_terms(message.terms, clients=len(current.cohort))
         graph = MaskGraph(message.context, config, current.cohort)
-        near = check_roster(
-            message, current, graph, me=self._keys.name, directory=self._directory
-        )
+        near = check_roster(message, current, graph, me=self._keys.name, directory=self._directory)
         require_words(vector, length=config.length)
         binding = roster_binding(message.context, message.roster)
         me = self._keys.name

@@ -76,22 +76,17 @@ def check_roster(
             f"{graph.threshold}; it is abandoned"
         )
     near = message.advertisements
-    wanted = [name for name in graph.holders(me) if name in digests]
-    if [entry.name for entry in near] != wanted:
-        if me not in digests or me not in {entry.name for entry in near}:
-            raise OwnKeyAltered(f"the roster leaves out this client, {me!r}")
-        raise RosterMismatch("the advertisements are not those of this client's neighbours")
+    own = [entry.to_bytes() for entry in near if entry.name == me]
     mine = hashlib.sha256(current.advertisement).digest()
-    own = next(entry for entry in near if entry.name == me)
-    if own.to_bytes() != current.advertisement or digests[me] != mine:
-        raise OwnKeyAltered(f"the roster has another key for {me!r} than it advertised")
+    if own != [current.advertisement] or digests.get(me) != mine:
+        raise OwnKeyAltered(f"the roster lacks the key that {me!r} advertised, or has another")
+    if [entry.name for entry in near] != [name for name in graph.holders(me) if name in digests]:
+        raise RosterMismatch("the advertisements are not those of this client's neighbours")
     if len(near) < graph.share_threshold:
         raise TooFewSurvivors(
             f"{len(near)} clients around {me!r}, t = {graph.share_threshold} there"
         )
-    check_advertisements(
-        near, context=message.context, cohort=current.cohort, directory=directory
-    )
+    check_advertisements(near, context=message.context, cohort=current.cohort, directory=directory)
     for entry in near:
         if digests[entry.name] != entry.digest:
             raise RosterMismatch(f"the roster's digest of {entry.name!r} is not of its key")
