@@ -77,8 +77,13 @@ def batched_train(
     count = len(data)
     if starts.ndim == 1:
         checked(starts, size=flat.layout.size, what="the start of the clients")
-    elif starts.shape[0] != count:
-        raise UpdateError(f"{starts.shape[0]} starts were given for {count} clients")
+    elif starts.shape != (count, flat.layout.size):
+        raise UpdateError(
+            f"the starts have shape {starts.shape}, but {count} clients of this model need "
+            f"({count}, {flat.layout.size})"
+        )
+    else:
+        checked(starts.reshape(-1), size=starts.size, what="the starts of the clients")
     chosen = choose_mode(model, flat, config) if mode == "auto" else mode
     if chosen == "one-by-one":
         return [
