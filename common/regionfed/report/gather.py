@@ -49,6 +49,7 @@ class ReportData:
             named.update(dict.fromkeys(record.answered))
         for level in self.levels:
             named.update(dict.fromkeys(self.scores[level].regions))
+        named.update(dict.fromkeys(record.region for record in self.history.personalised))
         return list(named)
 
     def overall_by_level(self) -> Series:
@@ -85,8 +86,9 @@ class ReportData:
         return _by_round(found)
 
     def last_parts(self) -> dict[str, PersonaliseRecord]:
-        """The last personalisation of each region."""
-        return {record.region: record for record in self.history.personalised}
+        """The last personalisation of each region, in the order of the regions."""
+        last = {record.region: record for record in self.history.personalised}
+        return {name: last[name] for name in self.regions if name in last}
 
     def last_matrix(self) -> tuple[int, ConflictMatrix] | None:
         """The newest conflict matrix of at least two regions, with its round."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -10,14 +11,16 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from regionfed.report.gather import Series
-from regionfed.report.style import LEVEL_COLOURS, colours, styled, to_svg
+from regionfed.report.style import LEVEL_COLOURS, styled, to_svg
 from regionfed.run.records import ConflictMatrix, CurvePoint
 
 _WIDTH = 9.6
 _MOST_CELL_LABELS = 20
 
 
-def convergence(by_level: Series, by_region: Series, *, level: str) -> str:
+def convergence(
+    by_level: Series, by_region: Series, *, level: str, shades: Mapping[str, Any]
+) -> str:
     """Overall score over the rounds: by level on the left, by region on the right."""
     with styled():
         figure = Figure(figsize=(_WIDTH, 3.5), layout="constrained")
@@ -27,7 +30,6 @@ def convergence(by_level: Series, by_region: Series, *, level: str) -> str:
         left.set_title("all regions, by level")
         left.set_ylabel("score")
         left.legend(loc="best")
-        shades = colours(list(by_region))
         for name, points in by_region.items():
             _line(right, points, label=name, colour=shades[name])
         right.set_title(f"each region, {level} level")
@@ -37,18 +39,18 @@ def convergence(by_level: Series, by_region: Series, *, level: str) -> str:
         return to_svg(figure, name="convergence")
 
 
-def trajectory(series: Series, *, name: str, title: str, label: str) -> str:
-    """One quantity of each region over the rounds."""
+def trajectories(panels: Mapping[str, Series], *, shades: Mapping[str, Any]) -> str:
+    """Quantities of each region over the rounds, side by side; `panels` holds them by title."""
     with styled():
-        figure = Figure(figsize=(_WIDTH / 2, 3.0), layout="constrained")
-        axes = figure.subplots()
-        shades = colours(list(series))
-        for region, points in series.items():
-            _line(axes, points, label=region, colour=shades[region])
-        axes.set_title(title)
-        axes.set_ylabel(label)
-        _side_legend(axes)
-        return to_svg(figure, name=name)
+        figure = Figure(figsize=(_WIDTH * max(len(panels), 2) / 3, 2.9), layout="constrained")
+        grid = figure.subplots(1, len(panels), squeeze=False)[0]
+        for axes, (title, series) in zip(grid, panels.items(), strict=True):
+            for region, points in series.items():
+                _line(axes, points, label=region, colour=shades[region])
+            axes.set_title(title)
+        lines = {line.get_label(): line for axes in grid for line in axes.get_lines()}
+        _side_legend(grid[-1], {name: lines[name] for name in shades if name in lines})
+        return to_svg(figure, name="trajectories")
 
 
 def score_map(scores: Mapping[str, Mapping[str, float]], *, worst: str) -> str:
@@ -118,14 +120,18 @@ def gains(by_level: Mapping[str, Mapping[str, float]]) -> str:
         return to_svg(figure, name="gains")
 
 
-def rho_curves(curves: Mapping[str, Sequence[CurvePoint]], served: Mapping[str, float]) -> str:
+def rho_curves(
+    curves: Mapping[str, Sequence[CurvePoint]],
+    served: Mapping[str, float],
+    *,
+    shades: Mapping[str, Any],
+) -> str:
     """Validation loss over rho, one small plot per region; the dot is what is served."""
     columns = min(4, len(curves))
     rows = -(-len(curves) // columns)
     with styled():
         figure = Figure(figsize=(_WIDTH * columns / 4, 1.9 * rows), layout="constrained")
         grid = figure.subplots(rows, columns, squeeze=False)
-        shades = colours(list(curves))
         for axes, (region, curve) in zip(grid.flat, curves.items(), strict=False):
             points = sorted((point.rho, point.loss) for point in curve)
             axes.plot(*zip(*points, strict=True), color=shades[region], linewidth=1.4)
@@ -147,8 +153,10 @@ def _line(axes: Axes, points: Sequence[tuple[int, float]], *, label: str, colour
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
-def _side_legend(axes: Axes) -> None:
-    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=9, handlelength=1.2)
+def _side_legend(axes: Axes, lines: Mapping[Any, Any] | None = None) -> None:
+    """A legend to the right; `lines` by name, when they are not only those of these axes."""
+    given = {} if lines is None else {"handles": list(lines.values()), "labels": list(lines)}
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=9, handlelength=1.2, **given)
 
 
 def _heat(

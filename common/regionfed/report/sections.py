@@ -8,6 +8,7 @@ from typing import Any
 
 from regionfed.report import plots, words
 from regionfed.report.gather import ReportData, Series
+from regionfed.report.style import colours
 from regionfed.run.records import PersonaliseRecord
 from regionfed.run.scores import Level
 from regionfed.run.summary import PRIVACY_WORDS
@@ -90,16 +91,22 @@ def _gain(data: ReportData, region: str, headline: Level) -> str:
 
 
 def _convergence(data: ReportData) -> Iterator[Section]:
-    headline = data.headline
     by_level = data.overall_by_level()
-    if headline is None or max(map(len, by_level.values())) < 2:
+    if max(map(len, by_level.values()), default=0) < 2:
         return
     # Parts may be computed at the end only; then the global model shows how the run went.
-    shown = max((headline, "global"), key=lambda level: len(by_level.get(level, ())))
+    shown = max(reversed(data.levels), key=lambda level: len(by_level[level]))
     yield Section(
         title="Convergence",
         text="Score on held-out data after each evaluated round.",
-        plots=(plots.convergence(by_level, data.overall_by_region(shown), level=shown),),
+        plots=(
+            plots.convergence(
+                by_level,
+                data.overall_by_region(shown),
+                level=shown,
+                shades=colours(data.regions),
+            ),
+        ),
     )
 
 
@@ -155,7 +162,13 @@ def _strategies(data: ReportData) -> Iterator[Section]:
     )
     curves = {name: part.curve for name, part in parts.items() if len(part.curve) > 2}
     drawn = (
-        (plots.rho_curves(curves, {name: _served_rho(parts[name]) for name in curves}),)
+        (
+            plots.rho_curves(
+                curves,
+                {name: _served_rho(parts[name]) for name in curves},
+                shades=colours(data.regions),
+            ),
+        )
         if curves
         else ()
     )
@@ -178,25 +191,27 @@ def _served_rho(part: PersonaliseRecord) -> float:
 
 
 def _trajectories(data: ReportData) -> Iterator[Section]:
-    drawn = []
-    wanted: tuple[tuple[str, str, str, Series], ...] = (
-        ("conflict", "conflict d_r", "d_r", data.conflict()),
-        ("alpha", "strength alpha_r", "alpha_r", data.alpha()),
-        ("rho", "served rho", "rho", data.rho()),
-    )
-    for name, title, label, series in wanted:
-        # A single point draws no line; it stands in the table of strategies.
-        if series and max(map(len, series.values())) > 1:
-            drawn.append(plots.trajectory(series, name=name, title=title, label=label))
-    if not drawn:
+    wanted: dict[str, Series] = {
+        "conflict d_r": data.conflict(),
+        "strength alpha_r": data.alpha(),
+        "served rho": data.rho(),
+    }
+    # A single point draws no line; it stands in the table of strategies.
+    panels = {
+        title: series
+        for title, series in wanted.items()
+        if series and max(map(len, series.values())) > 1
+    }
+    if not panels:
         return
     mu = next((record.mu for record in data.history.rounds if record.mu is not None), None)
     calibration = f" alpha_r is calibrated at mu = {mu:.4g}, the median d_r." if mu else ""
+    searched = " A rho of 0 means that no part is served." if "served rho" in panels else ""
     yield Section(
         title="Conflict and strength over the rounds",
         text="d_r is the distance of a region's update from the global one: the larger, the less "
-        f"one model fits all.{calibration} A rho of 0 means that no part is served.",
-        plots=tuple(drawn),
+        f"one model fits all.{calibration}{searched}",
+        plots=(plots.trajectories(panels, shades=colours(data.regions)),),
     )
 
 

@@ -88,6 +88,6 @@ def to_svg(figure: Figure, *, name: str) -> str:
     # Group ids such as axes_1 occur in every figure.
     text = re.sub(r'<g id="(?!.*glyph)([a-z]+\d*_\d+)"', "<g", text)
     # The page decides the width; the height follows from the viewBox.
-    text = re.sub(r'(<svg[^>]*?) width="([\d.]+)pt"', r'\1 style="max-width:\2pt"', text, count=1)
+    text = re.sub(r'(<svg[^>]*?) width="([\d.]+)pt"', r'\1 style="width:\2pt"', text, count=1)
     text = re.sub(r'(<svg[^>]*?) height="[\d.]+pt"', r"\1", text, count=1)
     return text.replace(_INK, "currentColor")

@@ -11,7 +11,7 @@ VERDICTS = {
     "upper": "the loss still falls at the upper end: the optimum lies beyond it, so widen the "
     "interval",
     "rejected": "nothing beats serving no regional part, so none is served",
-    "fixed": "rho is not searched; the part was only checked against none",
+    "fixed": "rho is not searched, only checked against none",
 }
 
 LEVELS = {

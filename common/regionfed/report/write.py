@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -59,7 +60,7 @@ def _subtitle(data: ReportData) -> str:
         parts.insert(0, result.model.kind)
         parts.append(f"{len(result.topology.regions)} regions")
         if result.started:
-            parts.append(result.started)
+            parts.append(f"started {datetime.fromisoformat(result.started):%Y-%m-%d %H:%M} UTC")
     return ", ".join(parts)
 
 
@@ -74,7 +75,7 @@ def _tiles(data: ReportData) -> list[Tile]:
         found += [
             Tile(f"overall, {data.headline} level", percent(served.overall), gained),
             Tile("worst region", percent(served.worst_region.score), served.worst_region.name),
-            Tile("spread over regions", percent(served.spread), "best minus worst, in points"),
+            Tile("spread", percent(served.spread), "best minus worst region"),
         ]
     history = data.history
     if history.rounds:

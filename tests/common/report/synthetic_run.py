@@ -118,7 +118,7 @@ def _scores(number: int, level: Level) -> LevelScores:
             name: RegionScores.from_tasks(
                 {
                     task: TaskScore(
-                        score=grown * top * lift * (1 - 0.02 * ((at * 3 + len(task)) % 5)), rows=200
+                        score=grown * top * lift * (1 - 0.03 * ((at * 3 + len(task)) % 8)), rows=200
                     )
                     for task, top in TASKS.items()
                 }
