@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import chain, cycle, islice
 
 from regionfed.data.builtin import words
@@ -48,7 +47,6 @@ class Lexicon:
         )
 
 
-@lru_cache(maxsize=8)
 def build_lexicon(config: BuiltinConfig) -> Lexicon:
     """The words for the sizes in the section; equal sizes give equal words."""
     used: set[str] = {"o", *BUILTIN_INTENTS, *ENTITY_TYPES}
