@@ -1,0 +1,1 @@
+"""What is wrong, by name, before and during a run: `regionfed check`."""
