@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
+
 from regionfed.errors import IdentityError
 from regionfed.identity.authority import create_authority, load_authority, load_certificate
 from regionfed.identity.certificates import (

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
+from typer.testing import CliRunner
+
 from regionfed.cli.certs import app
 from regionfed.errors import IdentityError
 from regionfed.identity.authority import load_authority, load_certificate
@@ -17,7 +19,6 @@ from regionfed.identity.devices import merge_enrolments
 from regionfed.identity.inventory import inventory
 from regionfed.identity.keys import create_node_key, load_node_key, load_node_public_key
 from regionfed.identity.site import SiteFolders, prepare_client, prepare_global, prepare_region
-from typer.testing import CliRunner
 
 
 def folders(root: Path, site: str) -> SiteFolders:
