@@ -13,28 +13,36 @@ from typing import Annotated
 
 import click
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from regionfed.cli.failure import report_failure, report_unexpected
 from regionfed.errors import RegionFedError
 
 COMMANDS = {
-    "simulate": "regionfed.cli.simulate",
-    "up": "regionfed.cli.up",
-    "plan": "regionfed.cli.plan",
-    "report": "regionfed.cli.report",
-    "privacy": "regionfed.cli.privacy",
-    "certs": "regionfed.cli.certs",
-    "schema": "regionfed.cli.schema",
-    "version": "regionfed.cli.version",
+    "simulate": "Run all tiers in this process, with the same apps as a deployment.",
+    "up": "Run all tiers as processes of this machine, over loopback gRPC.",
+    "plan": "Check a configuration and print what a run would cost; nothing is trained.",
+    "report": "Write report.html of a run anew, also of one that failed or still runs.",
+    "privacy": "What a privacy budget buys, what a run has spent, and whether it holds.",
+    "certs": "Make certificates and keys; private keys stay on site.",
+    "check": "Check a process before or during a run.",
+    "schema": "Print the JSON schema of the federation file, or write the generated reference.",
+    "version": "Print the versions of RegionFed and of what it runs on.",
 }
-"""Module by subcommand; each has a typer application called `app`."""
+"""What each subcommand does; `regionfed.cli.NAME` holds it as a typer application `app`."""
 
 INTERRUPTED = 130
 
 
+def load_command(name: str) -> click.Command:
+    """Import one subcommand."""
+    command = typer.main.get_command(importlib.import_module(f"regionfed.cli.{name}").app)
+    command.name = name
+    return command
+
+
 class LazyGroup(TyperGroup):
-    """A group whose subcommands are imported on demand."""
+    """A group whose subcommands are imported when they are called, and not for its help."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names in the order in which a newcomer needs them."""
@@ -42,14 +50,18 @@ class LazyGroup(TyperGroup):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The subcommand of that name, or None when there is none."""
+        """What the group's help says of a subcommand, or None when there is none."""
         del ctx
-        if cmd_name not in COMMANDS:
-            return None
-        module = importlib.import_module(COMMANDS[cmd_name])
-        command = typer.main.get_command(module.app)
-        command.name = cmd_name
-        return command
+        text = COMMANDS.get(cmd_name)
+        return None if text is None else TyperCommand(cmd_name, help=text)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The subcommand that is called."""
+        if args[0] in COMMANDS:
+            return args[0], load_command(args[0]), args[1:]
+        return super().resolve_command(ctx, args)
 
 
 app = typer.Typer(

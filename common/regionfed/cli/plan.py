@@ -48,7 +48,7 @@ def print_plan(planned: RunPlan, console: Console) -> None:
             f"{planned.model}, {planned.parameters:,} trained parameters"
             + (f", {planned.frozen:,} frozen" if planned.frozen else ""),
         ),
-        ("message", f"{amount(planned.message_bytes)} (layout {planned.layout})"),
+        ("message", f"{amount(planned.message_bytes)} (layout {planned.layout[:12]})"),
         (
             "server - region",
             f"per region and round {amount(planned.region_down)} down, "

@@ -14,7 +14,7 @@ class UserModelConfig(Section):
 
     enabled: bool = Field(default=False, description="Train theta_u after the last round.")
     steps: int = Field(default=30, ge=1, description="Local steps from the regional model.")
-    learning_rate: float = Field(default=1e-3, gt=0)
+    learning_rate: float = Field(default=1e-3, gt=0, description="Step size on the device.")
     memory_mb: int = Field(
         default=1024, ge=16, description="Largest theta_u that is stored, in MiB."
     )

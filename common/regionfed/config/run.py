@@ -13,7 +13,11 @@ class RunConfig(Section):
     """One run of the federation."""
 
     name: str = Field(
-        default="run", min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+        default="run",
+        min_length=1,
+        max_length=64,
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
+        description="Name of the run and of its folder: letters, digits, '.', '_' and '-'.",
     )
     seed: int = Field(
         default=7, ge=0, description="Seed of data, initial model, selection and training."

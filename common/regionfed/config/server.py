@@ -12,11 +12,17 @@ from regionfed.config.base import Section
 class ServerConfig(Section):
     """The global tier (algorithm section 3, item 3)."""
 
-    optimizer: Literal["sgd", "momentum", "adam"] = "sgd"
+    optimizer: Literal["sgd", "momentum", "adam"] = Field(
+        default="sgd", description="Step on the mean update; all but sgd send g~ to the regions."
+    )
     learning_rate: float = Field(default=1.0, gt=0, description="eta of theta - eta*g.")
-    momentum: float = Field(default=0.9, ge=0, lt=1)
-    beta2: float = Field(default=0.99, gt=0, lt=1)
-    epsilon: float = Field(default=1e-3, gt=0)
+    momentum: float = Field(
+        default=0.9, ge=0, lt=1, description="'momentum': its factor; 'adam': beta1."
+    )
+    beta2: float = Field(default=0.99, gt=0, lt=1, description="'adam' only.")
+    epsilon: float = Field(
+        default=1e-3, gt=0, description="'adam': added to the root of the second moment."
+    )
     region_weights: Literal["equal", "examples"] = Field(
         default="equal", description="Weight of a region in the global mean."
     )

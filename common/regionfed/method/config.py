@@ -14,8 +14,8 @@ StrategyName = Literal["none", "grad", "interp", "meta", "residual", "dynamic", 
 class AlphaConfig(Section):
     """alpha_r = minimum + (1 - minimum)*sigmoid((d - mu)/(temperature*scale))."""
 
-    minimum: float = Field(default=0.5, ge=0, lt=1)
-    temperature: float = Field(default=1.0, gt=0)
+    minimum: float = Field(default=0.5, ge=0, lt=1, description="alpha_min.")
+    temperature: float = Field(default=1.0, gt=0, description="tau: larger is flatter.")
     scale: Literal["paper", "scale-free"] = Field(
         default="scale-free", description="`paper` divides by 1, `scale-free` by mu."
     )
@@ -24,9 +24,9 @@ class AlphaConfig(Section):
 class RhoConfig(Section):
     """Search for the strength rho of a direction on the region's validation loss."""
 
-    low: float = Field(default=0.0, ge=0)
-    high: float = Field(default=1.0, gt=0)
-    tolerance: float = Field(default=0.05, gt=0)
+    low: float = Field(default=0.0, ge=0, description="Lower end of the interval.")
+    high: float = Field(default=1.0, gt=0, description="Upper end of the interval.")
+    tolerance: float = Field(default=0.05, gt=0, description="Bracket at which it stops.")
     points: int = Field(
         default=39,
         ge=1,
@@ -46,8 +46,10 @@ class RhoConfig(Section):
 class ResidualConfig(Section):
     """theta_r <- (1 - decay)*theta_r - learning_rate*(g_r - g) (algorithm section 3, item 9)."""
 
-    learning_rate: float = Field(default=0.35, gt=0)
-    decay: float = Field(default=0.0, ge=0, lt=1)
+    learning_rate: float = Field(default=0.35, gt=0, description="eta_res.")
+    decay: float = Field(
+        default=0.0, ge=0, lt=1, description="Share of theta_r that is forgotten per round."
+    )
 
 
 class MetaConfig(Section):
@@ -71,7 +73,11 @@ class DynamicConfig(Section):
 class MethodConfig(Section):
     """The method on the coordinator."""
 
-    strategy: StrategyName = "residual"
+    strategy: StrategyName = Field(
+        default="residual",
+        description="How a region's part is made; `none` is FedAvg, and the `dynamic` ones choose "
+        "per region and round.",
+    )
     personalise_every: int = Field(
         default=0,
         ge=0,

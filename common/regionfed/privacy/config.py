@@ -14,7 +14,9 @@ ModeName = Literal["client", "client-mf", "client-strict", "paper", "off"]
 class SecureAggregationConfig(Section):
     """Masked sums (privacy section 5)."""
 
-    enabled: bool = False
+    enabled: bool = Field(
+        default=False, description="Coordinators see sums of masked updates only."
+    )
     threshold: float = Field(
         default=2 / 3,
         ge=2 / 3,
@@ -28,8 +30,10 @@ class SecureAggregationConfig(Section):
 class BudgetConfig(Section):
     """The region's budget for the whole run."""
 
-    epsilon: float = Field(default=2.0, gt=0)
-    delta: float = Field(default=1e-5, gt=0, lt=1)
+    epsilon: float = Field(
+        default=2.0, gt=0, description="No release goes past it; the run stops before."
+    )
+    delta: float = Field(default=1e-5, gt=0, lt=1, description="Delta of that epsilon.")
     max_participations: int = Field(
         default=5, ge=1, description="Rounds one client may take part in."
     )
@@ -39,7 +43,11 @@ class BudgetConfig(Section):
 class PrivacyConfig(Section):
     """Mode, clipping norm, noise and budget."""
 
-    mode: ModeName = "off"
+    mode: ModeName = Field(
+        default="off",
+        description="Who is protected and how: `client` modes protect one client's data for the "
+        "whole run, `paper` is the published mechanism, `off` promises nothing.",
+    )
     clipping_norm: float = Field(
         default=1.0, gt=0, description="C, on the flat update of one client."
     )
@@ -49,7 +57,9 @@ class PrivacyConfig(Section):
     expected_cohort: int | None = Field(
         default=None, ge=1, description="Public divisor of the sum; default: the configured cohort."
     )
-    adaptive_clipping: bool = False
+    adaptive_clipping: bool = Field(
+        default=False, description="Move C towards a quantile of the updates' norms."
+    )
     example_level: bool = Field(
         default=False, description="Also train clients with DP-SGD (Opacus)."
     )
