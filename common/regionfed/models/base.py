@@ -44,7 +44,10 @@ class FederatedModel(ABC):
 
     @abstractmethod
     def encode(self, rows: Sequence[Row]) -> EncodedRows:
-        """Tokenise or scale rows once."""
+        """Tokenise or scale rows once. Rows with an empty target can be answered, not scored.
+
+        Raises `ModelError` for a row of another task or with a target that is not a label.
+        """
 
     @abstractmethod
     def loss(self, batch: Mapping[str, Tensor]) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 from regionfed.data.types import Row
 from regionfed.models.base import RowwiseModel
 from regionfed.models.head import head_of
-from regionfed.models.labels import split_kinds, task_of
+from regionfed.models.labels import check_target, labelled, split_kinds, task_of
 from regionfed.models.padding import IGNORED, PaddedRows, mask_of, pad, row_cross_entropy
 from regionfed.models.seq2seq import TEXT_KINDS, prompt
 from regionfed.models.tokens import TextTokenizer
@@ -42,6 +42,7 @@ class CausalModel(RowwiseModel):
         self.module = module
         self.head = head_of(module)
         self.tasks = {task.name: task for task in tasks}
+        self.labels = labelled(tasks)
         self.tokenizer = tokenizer
         self.max_input_length = max_input_length
         self.max_target_length = max_target_length
@@ -54,6 +55,7 @@ class CausalModel(RowwiseModel):
         words: list[int] = []
         for row in rows:
             task = task_of(row, self.tasks)
+            check_target(row, self.labels)
             text = prompt(row, task) + _ANSWER
             asked = self.tokenizer.encode(text, limit=self.max_input_length)[:-1]
             answer = self.tokenizer.encode(" " + row.target, limit=self.max_target_length)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from regionfed.data.types import Row
 from regionfed.errors import ModelError
+from regionfed.models.padding import IGNORED
 from regionfed.tasks.spec import TaskKind, TaskSpec
 
 
@@ -50,7 +51,12 @@ class LabelSpace:
         return len(self.names)
 
     def index(self, task: str, label: str) -> int:
-        """Place of a label; raises `ModelError` naming label and task when it is unknown."""
+        """Place of a label, or `IGNORED` for an empty one (a row that is only to be answered).
+
+        Raises `ModelError` naming label and task when it is unknown.
+        """
+        if not label:
+            return IGNORED
         place = self._place.get((task, label))
         if place is None:
             known = [name for owner, name in self._place if owner == task]
@@ -67,6 +73,21 @@ class LabelSpace:
         bounds = torch.tensor(spans, dtype=torch.int64).view(-1, 2)
         places = torch.arange(self.size)
         return (places >= bounds[:, :1]) & (places < bounds[:, 1:])
+
+
+def check_target(row: Row, space: LabelSpace) -> None:
+    """Raises `ModelError` when a class or a tag that is to be written out is not a label."""
+    kind = next((task.kind for task in space.tasks if task.name == row.task), None)
+    if kind is TaskKind.TAGGING:
+        for tag in row.target.split():
+            space.index(row.task, tag)
+    elif kind is not None:
+        space.index(row.task, row.target)
+
+
+def labelled(tasks: Sequence[TaskSpec]) -> LabelSpace:
+    """The labels of all tasks that have a fixed set of answers."""
+    return LabelSpace([task for task in tasks if task.kind is not TaskKind.TEXT])
 
 
 def split_kinds(

@@ -12,7 +12,7 @@ from regionfed.data.types import Row
 from regionfed.models.base import RowwiseModel
 from regionfed.models.decode import greedy
 from regionfed.models.head import head_of
-from regionfed.models.labels import split_kinds, task_of
+from regionfed.models.labels import check_target, labelled, split_kinds, task_of
 from regionfed.models.padding import (
     IGNORED,
     PaddedRows,
@@ -60,6 +60,7 @@ class Seq2SeqModel(RowwiseModel):
         self.module = module
         self.head = head_of(module)
         self.tasks = {task.name: task for task in tasks}
+        self.labels = labelled(tasks)
         self.tokenizer = tokenizer
         self.max_input_length = max_input_length
         self.max_target_length = max_target_length
@@ -73,12 +74,12 @@ class Seq2SeqModel(RowwiseModel):
         self._tag_tasks = list(self._tags)
 
     def _target(self, row: Row) -> list[int]:
+        check_target(row, self.labels)
         tags = self._tags.get(row.task)
         if tags is None:
             return self.tokenizer.encode(row.target, limit=self.max_target_length)
         ids = dict(zip(self.tasks[row.task].labels, tags, strict=True))
-        outside = ids.get("O", IGNORED)
-        return [ids.get(tag, outside) for tag in row.target.split()][: self.max_target_length]
+        return [ids[tag] for tag in row.target.split()][: self.max_target_length]
 
     def encode(self, rows: Sequence[Row]) -> PaddedRows:
         """Token ids of inputs and answers, padded to the longest row."""

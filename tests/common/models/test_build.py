@@ -230,6 +230,21 @@ def test_rows_that_do_not_fit(words: list[str]) -> None:
         cnn.encode([Row("digit", "", "1", np.zeros((20, 20), dtype=np.uint8))])
 
 
+@pytest.mark.parametrize(
+    ("config", "tasks"), [(TINY_T5, TEXT), (TINY_ROBERTA, HEADS)], ids=["t5", "roberta"]
+)
+def test_rows_without_answers_can_be_answered_and_wrong_ones_are_refused(
+    config: ModelConfig, tasks: tuple[TaskSpec, ...], words: list[str]
+) -> None:
+    model = build_model(config, tasks=tasks, vocabulary=words, seed=0)
+    rows = [Row(task.name, "red nike shoes", "") for task in tasks]
+    answers = model.predict(model.encode(rows).batch(torch.arange(len(rows)), CPU))
+    assert len(answers[-1].split()) == 3
+    for wrong in (Row("ner", "red", "B-COLOUR"), Row("intent", "red", "sell")):
+        with pytest.raises(ModelError, match=rf"'{wrong.target}' is not a label.*'{wrong.task}'"):
+            model.encode([wrong])
+
+
 def test_heads_are_named(words: list[str]) -> None:
     for config, tasks in ((TINY_T5, TEXT), (TINY_ROBERTA, HEADS)):
         model = build_model(config, tasks=tasks, vocabulary=words, seed=0)
