@@ -200,6 +200,7 @@ class SecAggCoordinator:
             roster=[name for name, _ in self.roster],
             threshold=self.graph.threshold,
         )
+        self._require_neighbourhoods()
         self.state.stage = CoordinatorStage.UNMASKING
 
     def unmask_message(self, name: str) -> UnmaskRequest:
@@ -294,6 +295,19 @@ class SecAggCoordinator:
             raise UnknownClient(f"{sender!r} answered in the name of {claimed!r}")
         if sender not in self.graph.index:
             raise UnknownClient(f"{sender!r} is not in this round's cohort")
+
+    def _require_neighbourhoods(self) -> None:
+        if self.graph.complete:
+            return
+        needed = self.graph.share_threshold
+        for name, _ in self.roster:
+            left = sum(holder in self.state.receipts for holder in self.graph.holders(name))
+            if left < needed:
+                raise TooFewSurvivors(
+                    f"{left} survivors around {name!r}, t = {needed} there; the round is "
+                    "abandoned, nothing was revealed: with this many dropouts set more "
+                    "`neighbours` in the configuration"
+                )
 
     def _require_threshold(self, clients: int, *, what: str) -> None:
         if clients < self.graph.threshold:

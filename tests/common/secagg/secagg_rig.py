@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pytest
 
 from regionfed.secagg import (
     Block,
@@ -27,8 +28,11 @@ from regionfed.secagg import (
     UnmaskRequest,
     encode,
 )
+from regionfed.secagg.errors import SecureAggregationError
 
 RUN, REGION = "run-7", "north"
+# The client that the attacks are aimed at.
+ME = "client-001"
 
 
 def names(count: int) -> list[str]:
@@ -165,3 +169,25 @@ class Rig:
 
 def plain_sum(vectors: dict[str, np.ndarray], members: Iterable[str]) -> np.ndarray:
     return np.sum([vectors[name] for name in members], axis=0, dtype=np.uint32)
+
+
+def vector(rig: Rig) -> np.ndarray:
+    return np.zeros(rig.config.length, dtype=np.uint32)
+
+
+def masked(rig: Rig, *, round: int = 1, dropped: tuple[str, ...] = ()) -> SecAggCoordinator:
+    coordinator = rig.opened(round=round)
+    for name, (reply, words) in rig.masked(coordinator, rig.vectors()).items():
+        if name not in dropped:
+            coordinator.receive_masked(name, reply, words)
+    coordinator.close_masking()
+    return coordinator
+
+
+def refused(rig: Rig, error: type[SecureAggregationError], call: Callable[[], object]) -> None:
+    """The named error, and the device's state stays as it was."""
+    before = rig.states.get(ME)
+    with pytest.raises(error) as caught:
+        call()
+    assert type(caught.value) is error
+    assert rig.states.get(ME) == before

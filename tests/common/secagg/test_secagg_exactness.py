@@ -157,6 +157,21 @@ def test_too_few_that_open_the_round_abort_it() -> None:
         rig.opened(absent=names(3))
 
 
+def test_a_neighbourhood_below_its_threshold_aborts_the_round() -> None:
+    """On the regular graph enough clients may survive and one of them still lack neighbours."""
+    rig = Rig.create(32, complete_limit=24, neighbours=20)
+    coordinator = rig.opened()
+    replies = rig.masked(coordinator, rig.vectors())
+    lonely = [name for name in coordinator.graph.holders("client-005") if name != "client-005"]
+    spare = 32 - coordinator.graph.threshold
+    for name in set(rig.keys) - set(lonely[:spare]):
+        coordinator.receive_masked(name, *replies[name])
+    with pytest.raises(TooFewSurvivors, match="more `neighbours`"):
+        coordinator.close_masking()
+    with pytest.raises(StageRegression):
+        coordinator.finish()
+
+
 def test_several_blocks_share_one_vector_each_with_its_own_clip() -> None:
     blocks = (
         Block("update", 40, clip=1.0, scale=2.0**20),
