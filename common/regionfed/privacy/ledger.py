@@ -138,6 +138,10 @@ class Ledger(ABC):
             max_participations=self.terms.max_participations,
         )
 
+    def total_cost(self) -> Cost:
+        """The unamplified cost of everything charged so far."""
+        return self._cost(self.events())
+
     def cost_by_release(self) -> dict[str, Cost]:
         """The unamplified cost of each kind of release alone, by its name."""
         groups: dict[str, list[Event]] = defaultdict(list)

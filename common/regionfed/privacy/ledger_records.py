@@ -40,7 +40,8 @@ class LedgerTerms:
             )
         if self.unit is Unit.EXAMPLE:
             raise PrivacyError("a region's ledger accounts clients or regions, not examples")
-        if (self.max_participations or 1) < 1 or self.min_separation < 1:
+        limit = self.max_participations
+        if (limit is not None and limit < 1) or self.min_separation < 1:
             raise PrivacyError(
                 f"ledger of {self.region}: max_participations and min_separation must be at least 1"
             )

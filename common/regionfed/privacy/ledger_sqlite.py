@@ -29,6 +29,14 @@ CREATE TRIGGER IF NOT EXISTS never_delete BEFORE DELETE ON entries
 """
 
 
+LEDGER_SUFFIX = ".ledger.sqlite"
+
+
+def ledger_path(folder: Path, region: str) -> Path:
+    """Where the ledger of `region` lives in a run's folder."""
+    return folder / f"{region}{LEDGER_SUFFIX}"
+
+
 class SqliteLedger(Ledger):
     """A ledger that survives `kill -9` and power loss: each entry is synced before it counts.
 

@@ -147,14 +147,39 @@ def integer_gaussian(
     return out
 
 
-def add_to_modular_sum(
-    total: npt.NDArray[np.uint32], noise: npt.NDArray[np.int64]
-) -> npt.NDArray[np.uint32]:
-    """Add signed integer noise to a sum modulo 2^32; both of shape (d,)."""
-    if total.shape != noise.shape:
-        raise UpdateError(f"sum of shape {total.shape} cannot take noise of shape {noise.shape}")
-    # Casting a negative int64 to uint32 is its residue modulo 2^32, which is what is wanted.
-    return total + noise.astype(np.uint32)
+def noised_mean(
+    steps: npt.NDArray[np.int32] | npt.NDArray[np.int64],
+    noise: npt.NDArray[np.int64] | None,
+    *,
+    scale: float,
+    expected_cohort: int,
+) -> Vector:
+    """What a region releases: (integer sum + integer noise) / (scale * expected cohort), float32.
+
+    `steps` is the signed integer sum of a block, shape (d,), `noise` comes from
+    `integer_gaussian` or `integer_noise`; None where the clients' shares are in the sum already
+    (client-strict). Raises UpdateError when the shapes differ.
+    """
+    if noise is not None and steps.shape != noise.shape:
+        raise UpdateError(f"sum of shape {steps.shape} cannot take noise of shape {noise.shape}")
+    _check_cohort(expected_cohort)
+    out = np.empty(steps.size, dtype=np.float32)
+    for start in range(0, steps.size, _CHUNK):
+        part = slice(start, start + _CHUNK)
+        total = steps[part].astype(np.int64)
+        if noise is not None:
+            total += noise[part]
+        out[part] = total / (scale * expected_cohort)
+    return out
+
+
+def integer_noise(noise: Vector, *, scale: float) -> npt.NDArray[np.int64]:
+    """Real-valued noise (correlated noise, in the units of the update) on the integer grid."""
+    out = np.empty(noise.size, dtype=np.int64)
+    for start in range(0, noise.size, _CHUNK):
+        part = slice(start, start + _CHUNK)
+        out[part] = np.rint(noise[part].astype(np.float64) * scale)
+    return out
 
 
 def divide_by_cohort(total: Vector, expected_cohort: int) -> Vector:
@@ -163,9 +188,13 @@ def divide_by_cohort(total: Vector, expected_cohort: int) -> Vector:
     Never the number that arrived and never a weighting by num_examples: both are private, and
     both raise the sensitivity (privacy section 1).
     """
+    _check_cohort(expected_cohort)
+    return np.asarray(total / np.float32(expected_cohort), dtype=np.float32)
+
+
+def _check_cohort(expected_cohort: int) -> None:
     if expected_cohort < 1:
         raise PrivacyError(f"expected cohort size must be at least 1, got {expected_cohort}")
-    return np.asarray(total / np.float32(expected_cohort), dtype=np.float32)
 
 
 def rounded_clip_norm(clip_norm: float, *, dimension: int, scale: float) -> float:

@@ -7,6 +7,7 @@ n clients per region and round, T rounds. At most 0.1 is nearly lossless, at mos
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from regionfed.errors import PrivacyError
@@ -100,12 +101,12 @@ def plan(
     delta: float = DEFAULT_DELTA,
     participations: int = DEFAULT_PARTICIPATIONS,
     clients: int | None = None,
-    allocations: list[Allocation] | None = None,
+    unused: Collection[str] = (),
 ) -> Plan:
     """Judge a run in mode `client` for one region.
 
     `clients` is how many the region has; when given, the rounds that their participations can
-    fill are what counts. Raises PrivacyError for values that no run can have.
+    fill are what counts. `unused` names releases that this run does not make. Raises PrivacyError for values that no run can have.
     """
     if clients is not None:
         if clients < clients_per_round:
@@ -115,8 +116,8 @@ def plan(
             )
         rounds = min(rounds, participations * clients // clients_per_round)
     participations = min(participations, rounds)
-    allocations = allocations or split_budget(
-        epsilon=epsilon, delta=delta, participations=participations
+    allocations = split_budget(
+        epsilon=epsilon, delta=delta, participations=participations, unused=unused
     )
     sigma = training_multiplier(allocations)
 
@@ -131,18 +132,18 @@ def plan(
     if ratio > USEFUL:
         for name, size in ALTERNATIVES:
             if size < dimension:
-                proposals.append(
-                    Proposal(f"train {name}", ratio_of(size), ratio_of(size) <= USEFUL)
-                )
+                enough = clients_needed(noise_multiplier=sigma, dimension=size, rounds=rounds)
+                change = f"train {name} (useful from {enough:,} clients per region and round)"
+                proposals.append(Proposal(change, ratio_of(size), ratio_of(size) <= USEFUL))
         better = _correlated_gain(rounds, participations)
         if better < 1.0:
             change = f"mode client-mf with participations at least {BANDS} rounds apart"
             proposals.append(Proposal(change, ratio * better, ratio * better <= USEFUL))
         change = f"{needed:,} clients per region and round instead of {clients_per_round:,}"
         proposals.append(Proposal(change, USEFUL, True))
-        enough = _epsilon_for(ratio, sigma, allocations, delta)
-        words = f"a budget of epsilon = {enough:.3g} instead of {epsilon:g}"
-        if enough > 10.0:
+        larger = _epsilon_for(ratio, sigma, allocations, delta)
+        words = f"a budget of epsilon = {larger:.3g} instead of {epsilon:g}"
+        if larger > 10.0:
             words += ", which protects next to nothing"
         proposals.append(Proposal(words, USEFUL, True))
     return Plan(

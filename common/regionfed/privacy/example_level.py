@@ -1,0 +1,184 @@
+"""Example-level privacy: a client trains by Opacus DP-SGD, the unit is one of its examples.
+
+Beside the modes, not one of them: its event is of its own kind and its epsilon is never added to
+a client's. A model is checked before anything is wrapped, and each refusal names the layer and
+what to use instead.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from regionfed.errors import ModelError, PrivacyError
+from regionfed.privacy.events import ExampleLevelTraining
+
+
+@dataclass(frozen=True)
+class LayerRefusal:
+    """One layer that DP-SGD cannot train, why, and the fix."""
+
+    layer: str
+    reason: str
+    fix: str
+
+    def __str__(self) -> str:
+        return f"{self.layer}: {self.reason}; {self.fix}"
+
+
+@dataclass(frozen=True)
+class PrivateTraining:
+    """What `make_private` returns: train with these three as with the originals."""
+
+    module: nn.Module
+    optimizer: torch.optim.Optimizer
+    loader: Any
+    noise_multiplier: float
+    sample_rate: float
+
+    def event(
+        self, *, client: str, round: int, steps: int, attempt: int = 0
+    ) -> ExampleLevelTraining:
+        """The ledger's event for `steps` optimizer steps in one round."""
+        return ExampleLevelTraining(
+            round=round,
+            attempt=attempt,
+            client=client,
+            noise_multiplier=self.noise_multiplier,
+            sample_rate=self.sample_rate,
+            steps=steps,
+        )
+
+
+_FIXES: tuple[tuple[type[nn.Module], str], ...] = (
+    (nn.modules.batchnorm._BatchNorm, "use nn.GroupNorm, whose statistics stay within one example"),
+    (nn.modules.instancenorm._InstanceNorm, "set track_running_stats=False or use nn.GroupNorm"),
+    (nn.MultiheadAttention, "use opacus.layers.DPMultiheadAttention"),
+    (nn.LSTM, "use opacus.layers.DPLSTM"),
+    (nn.GRU, "use opacus.layers.DPGRU"),
+    (nn.RNN, "use opacus.layers.DPRNN"),
+)
+
+
+def _opacus() -> Any:
+    try:
+        import opacus
+        import opacus.validators
+    except ImportError as error:
+        raise PrivacyError(
+            f"example-level privacy needs the `example-dp` extra ({error}); "
+            "install it with: pip install 'regionfed[example-dp]'"
+        ) from error
+    return opacus
+
+
+def refusals(module: nn.Module) -> list[LayerRefusal]:
+    """Every trainable layer that DP-SGD cannot train, by name; empty when there is none.
+
+    Opacus' validator decides about layer types; tied parameters and trainable layers with buffers
+    are found here, because per-example gradients of a tied parameter would be counted apart.
+    """
+    opacus = _opacus()
+    found = [*_tied(module)]
+    validators = opacus.validators.ModuleValidator.VALIDATORS
+    for name, layer in module.named_modules():
+        own = [p for p in layer.parameters(recurse=False) if p.requires_grad]
+        inside = any(p.requires_grad for p in layer.parameters())
+        errors = validators[type(layer)](layer) if type(layer) in validators and inside else []
+        where = f"{name or 'the model'} ({type(layer).__name__})"
+        if errors:
+            reason = str(errors[0]).split(". ")[0].strip().rstrip(".")
+            found.append(LayerRefusal(where, reason, _fix(layer)))
+        elif own and any(True for _ in layer.buffers(recurse=False)):
+            found.append(
+                LayerRefusal(
+                    where,
+                    "a trainable layer with buffers lets examples influence each other",
+                    "replace it by a layer without buffers, or freeze it",
+                )
+            )
+    return found
+
+
+def require_supported(module: nn.Module) -> None:
+    """Raise ModelError that lists every refused layer with its fix."""
+    problems = refusals(module)
+    if problems:
+        lines = "".join(f"\n  - {problem}" for problem in problems)
+        raise ModelError(
+            f"example-level privacy cannot train this model ({len(problems)} refusals):{lines}\n"
+            "Fix them, or set privacy.example_level = false; client-level privacy takes any model"
+        )
+
+
+def make_private(
+    module: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    loader: Any,
+    *,
+    noise_multiplier: float,
+    max_grad_norm: float,
+) -> PrivateTraining:
+    """Wrap a client's training in DP-SGD with Poisson batches.
+
+    Noise and batches come from a torch generator that the operating system seeds, never from the
+    global one, which experiments seed with public numbers. It is not a cryptographic generator:
+    Opacus' own secure mode needs a package that no longer builds for current PyTorch.
+
+    Raises ModelError when a layer is refused, PrivacyError for bad numbers or a missing extra.
+    """
+    opacus = _opacus()
+    if noise_multiplier <= 0.0 or max_grad_norm <= 0.0:
+        raise PrivacyError(
+            f"example-level noise multiplier {noise_multiplier} and clipping norm {max_grad_norm} "
+            "must be positive"
+        )
+    module.train()
+    require_supported(module)
+    generator = torch.Generator()
+    generator.manual_seed(secrets.randbits(63))
+    loader = torch.utils.data.DataLoader(
+        loader.dataset,
+        batch_size=loader.batch_size,
+        collate_fn=loader.collate_fn,
+        generator=generator,
+    )
+    rate = 1.0 / len(loader)
+    private, private_optimizer, private_loader = opacus.PrivacyEngine().make_private(
+        module=module,
+        optimizer=optimizer,
+        data_loader=loader,
+        noise_multiplier=noise_multiplier,
+        max_grad_norm=max_grad_norm,
+        poisson_sampling=True,
+        noise_generator=generator,
+    )
+    return PrivateTraining(private, private_optimizer, private_loader, noise_multiplier, rate)
+
+
+def _fix(layer: nn.Module) -> str:
+    for kind, fix in _FIXES:
+        if isinstance(layer, kind):
+            return fix
+    return "replace it by a layer that Opacus supports, or freeze it"
+
+
+def _tied(module: nn.Module) -> list[LayerRefusal]:
+    names: dict[int, list[str]] = defaultdict(list)
+    for name, parameter in module.named_parameters(remove_duplicate=False):
+        if parameter.requires_grad:
+            names[id(parameter)].append(name)
+    return [
+        LayerRefusal(
+            " = ".join(group),
+            "one parameter is used in several places (tied)",
+            "untie it (tie_word_embeddings = false), freeze it, or train LoRA adapters only",
+        )
+        for group in names.values()
+        if len(group) > 1
+    ]
