@@ -1,0 +1,152 @@
+"""What every compared system is: rounds, what it serves at the end, and what it costs.
+
+A system draws its selection, local training and means from `bench.federation`, so that systems
+differ in their idea alone. Vectors are flat float32 of length d; updates are start minus end.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+from regionfed.bench.federation import Federation, server_optimizer
+from regionfed.bench.population import Member
+from regionfed.bench.scoring import Served
+from regionfed.config.base import Section
+from regionfed.method.exact import ExactMean
+from regionfed.method.server_opt import ServerState
+from regionfed.method.vectors import Vector
+from regionfed.training.hooks import StepHooks
+
+
+class NoOptions(Section):
+    """A system without parameters of its own."""
+
+
+@dataclass
+class Cost:
+    """What travelled between coordinators and clients, evaluation apart.
+
+    `down` and `up` count model vectors of length d (a part of one counts as its share),
+    `exchanges` round trips with a client; all summed over clients and rounds.
+    """
+
+    down: float = 0.0
+    up: float = 0.0
+    exchanges: float = 0.0
+
+    def add(self, clients: int, *, down: float = 1.0, up: float = 1.0, exchanges: int = 1) -> None:
+        """Count one step of the protocol with so many clients."""
+        self.down += clients * down
+        self.up += clients * up
+        self.exchanges += clients * exchanges
+
+
+class System(ABC):
+    """One compared system on one federation.
+
+    `label` is its name in tables, `paper` its source. `own_level` says what it serves: one model
+    for all, one per region or one per client.
+    """
+
+    name: ClassVar[str]
+    label: ClassVar[str]
+    paper: ClassVar[str]
+    own_level: ClassVar[str] = "global"
+    needs_marks: ClassVar[bool] = False
+    options_type: ClassVar[type[Section]] = NoOptions
+
+    def __init__(self, federation: Federation, options: Section | None = None) -> None:
+        self.federation = federation
+        self.options = options if options is not None else self.options_type()
+        self.cost = Cost()
+        self.notes: dict[str, object] = {}
+
+    @property
+    def rounds(self) -> int:
+        """Rounds of the whole run."""
+        return self.federation.config.run.rounds
+
+    @abstractmethod
+    def round(self, number: int) -> None:
+        """One communication round; numbers start at 1."""
+
+    @abstractmethod
+    def served(self, number: int, *, final: bool) -> Served:
+        """What is handed out after round `number`; after the last one, all personal work is done."""
+
+
+class Averaging(System):
+    """Systems around one theta that moves by a mean of regional means.
+
+    Clients weigh by examples and so do regions, as in FedAvg; `equal_regions` weighs every client
+    of a region the same and then every region the same.
+    """
+
+    equal_regions: ClassVar[bool] = False
+
+    def __init__(self, federation: Federation, options: Section | None = None) -> None:
+        super().__init__(federation, options)
+        self.theta: Vector = federation.population.initial
+        self.optimizer = server_optimizer(federation.config)
+        self.state = ServerState()
+
+    def hooks(self, member: Member) -> StepHooks | None:
+        """What the system adds to a client's steps."""
+        del member
+        return None
+
+    @property
+    def plain(self) -> bool:
+        """Whether clients train without additions, so that they may be stacked."""
+        return type(self).hooks is Averaging.hooks
+
+    def round(self, number: int) -> None:
+        """Every region's mean from theta, and the server's step along their mean."""
+        regions = self.federation.population.regions
+        mean = ExactMean(self.federation.size)
+        for region in regions:
+            found = self.federation.regional_mean(
+                region,
+                start=self.theta,
+                number=number,
+                by_examples=not self.equal_regions,
+                hooks=None if self.plain else self.hooks,
+            )
+            mean.add(found.update, 1 if self.equal_regions else found.examples)
+            self.cost.add(found.clients)
+        self.theta, self.state = self.optimizer.step(self.theta, mean.mean(), self.state)
+
+    def served(self, number: int, *, final: bool) -> Served:
+        """theta for everybody."""
+        del number, final
+        theta = self.theta
+        return Served(regional=lambda region: theta)
+
+
+def region_training(
+    system: System,
+    region: str,
+    *,
+    start: Vector,
+    number: int,
+    rounds: int,
+    salt: str,
+    hooks: StepHooks | None = None,
+) -> Vector:
+    """FedAvg within one region for some rounds, from `start`: personal models kept per region."""
+    federation = system.federation
+    vector = start
+    for step in range(rounds):
+        found = federation.regional_mean(
+            region,
+            start=vector,
+            number=number + step,
+            by_examples=True,
+            salt=(salt,),
+            hooks=None if hooks is None else lambda member: hooks,
+        )
+        system.cost.add(found.clients)
+        vector = vector - found.update
+    return vector
