@@ -77,13 +77,13 @@ class BuiltinConfig(Section):
     test_queries: int = Field(default=50, ge=0, description="Test queries per client and task.")
     categories: int = Field(default=24, ge=1, le=24, description="Product categories.")
     products_per_category: int = Field(
-        default=4, ge=1, le=200, description="Product words of a category."
+        default=3, ge=1, le=200, description="Product words of a category."
     )
-    brands: int = Field(default=24, ge=2, le=1000, description="Brand names.")
+    brands: int = Field(default=12, ge=2, le=1000, description="Brand names.")
     misspellings: int = Field(
-        default=64, ge=1, le=5000, description="Misspelt forms that occur in spelling rows."
+        default=40, ge=1, le=5000, description="Misspelt forms that occur in spelling rows."
     )
-    max_tokens: int = Field(default=6, ge=4, le=20, description="Longest query, in words.")
+    max_tokens: int = Field(default=5, ge=4, le=20, description="Longest query, in words.")
     spelling_noise: float = Field(
         default=0.9,
         ge=0,
@@ -91,14 +91,14 @@ class BuiltinConfig(Section):
         description="Share of spelling rows with a misspelt word; the others are already right.",
     )
     ambiguous_words: int = Field(
-        default=16,
+        default=8,
         ge=0,
         le=64,
         description="Words per task whose meaning may depend on the region; rounded up to a "
         "multiple of the number of meanings (8 intents, 5 entity types, 8 spellings).",
     )
     ambiguity: float = Field(
-        default=0.6,
+        default=0.4,
         ge=0,
         le=1,
         description="Share of the deciding words (of intent, misspelt, or an entity) that are "

@@ -23,7 +23,7 @@ def build(*, seed: int = 1, partition: dict | None = None, regions=4, clients=3,
         regions=regions,
         clients_per_region=clients,
         partition=partition or {},
-        builtin={**SMALL, **builtin},
+        builtin={**SMALL, "ambiguous_words": 16, **builtin},
     )
     return BuiltinData(config, seed=seed)
 

@@ -18,7 +18,7 @@ from regionfed.tasks.registry import BUILTIN_INTENTS, ENTITY_TYPES, OUTSIDE
 
 Word = TypeVar("Word")
 
-_OPTIONAL = (("brand", 0.5), ("attribute", 0.5), ("audience", 0.3), ("model", 0.2))
+_OPTIONAL = (("brand", 0.4), ("attribute", 0.4), ("audience", 0.2), ("model", 0.15))
 """Entity types besides the product, and how often a query has each."""
 
 _CUE_IN_NER = 0.4
@@ -91,7 +91,7 @@ class QueryWriter:
         return Row("ner", " ".join(word for word, _ in text), " ".join(kind for _, kind in text))
 
     def _spell_row(self, rng: np.random.Generator) -> Row:
-        room = self._config.max_tokens - 1
+        room = self._config.max_tokens - 2  # every word must come back right, so fewer of them
         pairs = self._entities(rng, room=room)
         wrong = ""
         right = ""
