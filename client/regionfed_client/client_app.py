@@ -72,11 +72,12 @@ def check_order(runtime: ClientRuntime, *, digest: str, layout: str, region: str
         ModelError: the model here has other parameters.
     """
     require_same_digest(runtime.config, digest, sender=f"region {region}")
-    own = runtime.bench.flat.layout.digest()
+    own = runtime.bench.layout
     if layout != own:
         raise ModelError(
-            f"the federation's model (layout {layout}) has other parameters than the one here "
-            f"({own}): check [model] and [data], and that the same versions are installed"
+            f"the federation's model (digest {layout}) has other parameters, labels or words than "
+            f"the one here ({own}): check [model] and [data], and that the same versions are "
+            "installed"
         )
     if region != runtime.region:
         raise ModelError(f"an order of region {region} reached a client of {runtime.region}")

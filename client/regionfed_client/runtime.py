@@ -11,14 +11,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from regionfed.data.open import open_data
-
 from regionfed.config.federation import FederationConfig
+from regionfed.data.open import open_data
 from regionfed.data.types import ClientData, FederationData
 from regionfed.errors import ConfigError, DataError
+from regionfed.models.agreement import agreement_digest
 from regionfed.models.base import EncodedRows, FederatedModel
 from regionfed.models.build import build_model
 from regionfed.models.flat import FlatModel
+from regionfed.training.device import resolve_device
 
 
 @dataclass
@@ -29,6 +30,7 @@ class Workbench:
     data: FederationData
     model: FederatedModel
     flat: FlatModel
+    layout: str
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
@@ -38,7 +40,16 @@ class Workbench:
         model = build_model(
             config.model, tasks=data.tasks, vocabulary=data.vocabulary, seed=config.run.seed
         )
-        return cls(config=config, data=data, model=model, flat=FlatModel(model.module))
+        flat = FlatModel(model.module, resolve_device(config.training))
+        return cls(
+            config=config,
+            data=data,
+            model=model,
+            flat=flat,
+            layout=agreement_digest(
+                flat.layout, config.model, tasks=data.tasks, vocabulary=data.vocabulary
+            ),
+        )
 
 
 @dataclass

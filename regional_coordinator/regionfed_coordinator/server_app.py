@@ -34,6 +34,8 @@ logger = logging.getLogger(__name__)
 JOB_WAIT_SECONDS = 15.0
 NAMING_SECONDS = 20.0
 """How long a new node may take to say who it is."""
+NAMING_WAIT_SECONDS = 0.3
+"""How long one look at the roster waits for that; the rest of a round goes on meanwhile."""
 
 app = ServerApp()
 
@@ -49,7 +51,7 @@ def main(grid: Grid, context: Context) -> None:
         name=name,
         config=config,
         grid=grid,
-        roster=Roster(grid, client_resolver(name, deadline=NAMING_SECONDS)),
+        roster=Roster(grid, client_resolver(name, deadline=NAMING_SECONDS, wait=NAMING_WAIT_SECONDS)),
         bridge=bridge,
         clients=data.clients(name),
         poll=float(config.network.poll),

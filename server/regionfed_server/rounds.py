@@ -107,10 +107,9 @@ class GlobalRun:
         self._tell(state.round, "start", "waiting for regions")
         joined = self.regions.join()
         self._tell(state.round, "joined", f"{len(joined)} of {len(self.regions.names)} regions")
-        if state.round >= self.config.run.rounds:
-            # Everything is trained already; the last evaluation may be what a crash cut off.
+        if self._due(state.round) and not self._evaluated(state.round):
+            # The evaluation of the last checkpoint is what a crash cut off.
             self._evaluate(state, _Round(state.round, time.monotonic()))
-            return state
         failed = 0
         number = state.round
         while number < self.config.run.rounds:
@@ -146,15 +145,28 @@ class GlobalRun:
             releases.close()
         current.phases["aggregate"] = time.monotonic() - mark
         mark = time.monotonic()
+        # Before the checkpoint: a round that is repeated writes a record that replaces this one.
+        self._record(current, state)
         self._save(state)
         current.phases["checkpoint"] = time.monotonic() - mark
-        every = self.config.run.evaluate_every
-        last = current.number == self.config.run.rounds
-        if last or (every and current.number % every == 0):
+        if self._due(current.number):
             mark = time.monotonic()
             self._evaluate(state, current)
             current.phases["evaluate"] = time.monotonic() - mark
         return state
+
+    def _due(self, number: int) -> bool:
+        """Whether the models are evaluated after this round."""
+        if number == 0:
+            return False
+        every = self.config.run.evaluate_every
+        return number == self.config.run.rounds or bool(every and number % every == 0)
+
+    def _evaluated(self, number: int) -> bool:
+        return any(
+            isinstance(record, EvaluateRecord) and record.round == number
+            for record in self.metrics.read()
+        )
 
     def _train(self, state: GlobalState, current: _Round, releases: Releases) -> None:
         """Ask all regions for their release; raises QuorumError below the quorum of regions."""

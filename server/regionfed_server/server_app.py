@@ -11,13 +11,14 @@ from typing import Literal
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
-from regionfed.data.open import open_data
 
 from regionfed.config.current import current_config
 from regionfed.config.federation import FederationConfig
+from regionfed.data.open import open_data
 from regionfed.errors import ConfigError, RegionFedError
 from regionfed.flower.names import region_resolver
 from regionfed.flower.roster import Roster
+from regionfed.models.agreement import agreement_digest
 from regionfed.models.build import build_model
 from regionfed.models.flat import FlatModel
 from regionfed.run.folder import RunFolder
@@ -36,6 +37,8 @@ RUN_VARIABLE = "REGIONFED_RUN_DIR"
 
 NAMING_SECONDS = 20.0
 """How long a new node may take to say who it is."""
+NAMING_WAIT_SECONDS = 0.3
+"""How long one look at the roster waits for that; the rest of a round goes on meanwhile."""
 
 app = ServerApp()
 
@@ -79,10 +82,12 @@ def run(
     regions = Regions(
         config=config,
         grid=grid,
-        roster=Roster(grid, region_resolver(deadline=NAMING_SECONDS)),
+        roster=Roster(grid, region_resolver(deadline=NAMING_SECONDS, wait=NAMING_WAIT_SECONDS)),
         names=data.regions,
         digest=config.digest(),
-        layout=flat.layout.digest(),
+        layout=agreement_digest(
+            flat.layout, config.model, tasks=data.tasks, vocabulary=data.vocabulary
+        ),
     )
     initial = GlobalState(
         run=new_run_id(), round=0, theta=theta, buffers=buffers if buffers.size else None

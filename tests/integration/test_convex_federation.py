@@ -115,7 +115,10 @@ def straight_line(table, strategy: str, *, meta_steps: int = 1):
     for _ in range(ROUNDS):
         g = {
             name: np.mean(
-                [pseudo_gradient(theta + residual[name], rows["train"]) for rows in region.values()],
+                [
+                    pseudo_gradient(theta + residual[name], rows["train"])
+                    for rows in region.values()
+                ],
                 axis=0,
             )
             for name, region in table.items()
@@ -138,8 +141,8 @@ def straight_line(table, strategy: str, *, meta_steps: int = 1):
             direction = {
                 "grad": lambda n=name: mean - g[n],
                 "interp": lambda t=trains: -np.mean([pseudo_gradient(theta, r) for r in t], axis=0),
-                "meta": lambda t=trains: -np.mean(
-                    [mean_of_k_gradients(theta, r, meta_steps) for r in t], axis=0
+                "meta": lambda t=trains: (
+                    -np.mean([mean_of_k_gradients(theta, r, meta_steps) for r in t], axis=0)
                 ),
             }[strategy]()
             direction = alpha * direction

@@ -170,7 +170,9 @@ class NameResolver:
                 )
 
 
-def region_resolver(*, deadline: float = 60.0, on_problem: OnProblem = log_problem) -> NameResolver:
+def region_resolver(
+    *, deadline: float = 60.0, wait: float = 10.0, on_problem: OnProblem = log_problem
+) -> NameResolver:
     """Names coordinators by their region, for the `Roster` of the global server."""
 
     def accept(name: NodeName) -> str:
@@ -178,11 +180,11 @@ def region_resolver(*, deadline: float = 60.0, on_problem: OnProblem = log_probl
             raise IdentityError(f"{name} is a client, but it joined the global server")
         return name.region
 
-    return NameResolver(accept, deadline=deadline, on_problem=on_problem)
+    return NameResolver(accept, deadline=deadline, wait=wait, on_problem=on_problem)
 
 
 def client_resolver(
-    region: str, *, deadline: float = 60.0, on_problem: OnProblem = log_problem
+    region: str, *, deadline: float = 60.0, wait: float = 10.0, on_problem: OnProblem = log_problem
 ) -> NameResolver:
     """Names the clients of one region, for the `Roster` of its coordinator."""
 
@@ -191,7 +193,7 @@ def client_resolver(
             raise IdentityError(f"{name} is not a client of region {region!r}")
         return name.client
 
-    return NameResolver(accept, deadline=deadline, on_problem=on_problem)
+    return NameResolver(accept, deadline=deadline, wait=wait, on_problem=on_problem)
 
 
 @dataclass(frozen=True)

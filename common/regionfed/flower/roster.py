@@ -14,12 +14,12 @@ Resolver = Callable[[Grid, Iterable[int]], Mapping[int, str]]
 class Roster:
     """Names of the nodes that a grid shows at present.
 
-    `resolve` is asked once for each new node id. When two live ids claim one name, the one seen
+    `resolve` is asked about new node ids until it names them, at most every `retry_seconds`. When two live ids claim one name, the one seen
     last holds it: a process that restarted without a stable identity leaves its old id behind
     until the SuperLink notices.
     """
 
-    def __init__(self, grid: Grid, resolve: Resolver, *, retry_seconds: float = 5.0) -> None:
+    def __init__(self, grid: Grid, resolve: Resolver, *, retry_seconds: float = 1.0) -> None:
         self._grid = grid
         self._resolve = resolve
         self._retry = retry_seconds
