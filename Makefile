@@ -7,7 +7,7 @@ TORCH_INDEX_URL ?=
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup demo test test-slow test-docker lint types check bench clean
+.PHONY: setup demo test test-slow test-docker lint types check bench proto clean
 
 setup: $(STAMP)
 $(STAMP): pyproject.toml
@@ -30,6 +30,9 @@ lint: setup
 types: setup
 	$(BIN)/mypy -p regionfed -p regionfed_server -p regionfed_coordinator -p regionfed_client
 check: lint types test
+# Regenerates the bridge's protobuf code; a test compares it.
+proto: setup
+	$(BIN)/python -m regionfed.bridge.generate
 
 clean:
 	rm -rf runs .mypy_cache .ruff_cache .pytest_cache
