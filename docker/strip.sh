@@ -12,6 +12,8 @@ rm -rf "$packages/torch/include" "$packages/torch/test" "$packages/torch/share" 
 if [ -d "$packages/torch/bin" ]; then
   find "$packages/torch/bin" -type f ! -name torch_shm_manager -delete
 fi
+# Flower brings an installer for run-time dependencies, which is switched off here.
+rm -f "$1/bin/uv" "$1/bin/uvx"
 for package in numpy scipy pandas sympy networkx matplotlib mpl_toolkits sklearn mpmath; do
   [ -d "$packages/$package" ] || continue
   find "$packages/$package" -type d -name tests -prune -exec rm -rf {} +

@@ -86,16 +86,16 @@ def superexec(settings: Settings) -> Launch:
 def coordinator(settings: Settings) -> Launch:
     """A region's daemon: its desk, ledger and run keeper."""
     runtime = required(settings.runtime, name="REGIONFED_RUNTIME", role="coordinator")
+    bridge = required(settings.bridge, name="REGIONFED_BRIDGE", role="coordinator")
     region = required_name(settings.region, name="REGIONFED_REGION", role="coordinator")
     argv = [
         "regionfed-coordinator",
         *("--region", region),
         *("--bind", str(settings.bind_bridge)),
+        *("--advertise", str(bridge)),
         *("--state-dir", str(settings.state / "coordinator")),
         *("--superlink", str(runtime)),
     ]
-    if settings.config is not None:
-        argv += ["--config", str(settings.config)]
     if settings.tls:
         argv += [
             *("--superlink-ca", str(settings.identity / "ca.crt")),
@@ -103,6 +103,8 @@ def coordinator(settings: Settings) -> Launch:
             *("--cert", str(settings.identity / "server.crt")),
             *("--key", str(settings.identity / "server.key")),
         ]
+    else:
+        argv.append("--insecure")
     target = Target(
         role="coordinator",
         peers=(_runtime_peer(settings, runtime),),

@@ -4,19 +4,19 @@ Run as a file, with the standard library only, so that it costs 20 ms of CPU. A 
 answer the opening of HTTP/2 (RFC 9113 section 3.4), a metrics server a request: a port that
 merely accepts connections may belong to a process that hangs.
 
-`REGIONFED_HEALTH` is `grpc:HOST:PORT`, `http:HOST:PORT/PATH`, or empty for the Flower processes'
-own health server.
+`REGIONFED_HEALTH` is `grpc:HOST:PORT`, `http:HOST:PORT/PATH`, `tls:HOST:PORT` for a server whose
+certificate is checked elsewhere, or empty for the Flower processes' own health server.
 """
 
 from __future__ import annotations
 
 import os
 import socket
+import ssl
 import sys
-import tempfile
 from pathlib import Path
 
-PROBLEM_FILE = Path(tempfile.gettempdir()) / "regionfed-problem"
+PROBLEM_FILE = Path("/tmp/regionfed-problem")
 """Why the process cannot start yet, written by `regionfed.deploy.start`."""
 
 DEFAULT = "grpc:127.0.0.1:9099"
@@ -31,19 +31,28 @@ def problem(probe: str) -> str:
     kind, _, rest = probe.partition(":")
     where, _, path = rest.partition("/")
     host, _, port = where.rpartition(":")
-    opening = _HTTP2_OPENING
-    if kind == "http":
-        opening = f"GET /{path} HTTP/1.0\r\nHost: {host}\r\n\r\n".encode()
     try:
         with socket.create_connection((host, int(port)), timeout=TIMEOUT_SECONDS) as peer:
             peer.settimeout(TIMEOUT_SECONDS)
-            peer.sendall(opening)
+            if kind == "tls":
+                return _shakes_hands(peer)
+            http = f"GET /{path} HTTP/1.0\r\nHost: {host}\r\n\r\n".encode()
+            peer.sendall(http if kind == "http" else _HTTP2_OPENING)
             answer = peer.recv(16)
     except (OSError, ValueError) as error:
         return f"{probe} does not answer: {error}"
     if kind == "http":
         return "" if b" 200" in answer else f"{probe} answers {answer!r}"
     return "" if len(answer) > 3 and answer[3] == 4 else f"{probe} is no gRPC server: {answer!r}"
+
+
+def _shakes_hands(peer: socket.socket) -> str:
+    """Empty once the peer has completed a TLS handshake; raises `OSError` if it does not."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.wrap_socket(peer).close()
+    return ""
 
 
 if __name__ == "__main__":

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import os
-import subprocess
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from regionfed.checks.address import Address
 from regionfed.deploy.settings import Settings, required
-from regionfed.deploy.start import FLOWER_ENVIRONMENT
-from regionfed.errors import ConfigError, IdentityError, TransportError
+from regionfed.errors import ConfigError, TransportError
+from regionfed.flower.adapter import Control, NodeFacts
 
 logger = logging.getLogger("regionfed.register")
 
-CONNECTION = "tier"
-CALL_SECONDS = 60.0
 WAIT_SECONDS = 120.0
-ALREADY = "already in use"
-"""What Flower 1.39 says of a key that is registered."""
+LOOK_AGAIN_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +34,35 @@ def register_nodes(settings: Settings, environ: Mapping[str, str]) -> None:
     """
     runtime = required(settings.runtime, name="REGIONFED_RUNTIME", role="register")
     nodes = parse_nodes(environ.get("REGIONFED_NODES", ""))
-    ca = settings.identity / "ca.crt" if settings.tls else None
-    command_line = FlowerCommand.prepare(settings.state / "register", runtime, ca=ca)
-    for node in nodes:
-        if not node.key.exists():
-            raise IdentityError(
-                f"the public key of {node.name} is not at {node.key}; have that site make it "
-                "(`regionfed certs node`) and put its .pub file there"
+    control = Control(str(runtime), ca=settings.identity / "ca.crt" if settings.tls else None)
+    try:
+        known = {facts.name for facts in await_nodes(control, deadline=WAIT_SECONDS)}
+        for node in nodes:
+            if node.name not in known:
+                control.register_node(node.key, node.name)
+            logger.info(
+                "%s %s", node.name, "was registered" if node.name in known else "registered"
             )
-    command_line.wait()
-    for node in nodes:
-        new = command_line.register(node)
-        logger.info("%s is registered%s", node.name, " now" if new else "")
+    finally:
+        control.close()
+
+
+def await_nodes(control: Control, *, deadline: float) -> list[NodeFacts]:
+    """The nodes that a SuperLink knows; waits `deadline` seconds for it to start.
+
+    Raises `TransportError` that says how often and why it failed.
+    """
+    end = time.monotonic() + deadline
+    while True:
+        try:
+            return control.nodes()
+        except TransportError as error:
+            if time.monotonic() >= end:
+                raise TransportError(
+                    f"after {deadline:g} s: {error}; is REGIONFED_RUNTIME the SuperLink's Runtime "
+                    "API?"
+                ) from error
+            time.sleep(LOOK_AGAIN_SECONDS)
 
 
 def parse_nodes(text: str) -> list[Node]:
@@ -69,68 +79,3 @@ def parse_nodes(text: str) -> list[Node]:
     if not nodes:
         raise ConfigError("REGIONFED_NODES is empty; give one NAME=FILE word for each node")
     return nodes
-
-
-@dataclass(frozen=True, slots=True)
-class FlowerCommand:
-    """Flower's command line, with a connection of its own to one SuperLink."""
-
-    home: Path
-
-    @classmethod
-    def prepare(cls, home: Path, runtime: Address, *, ca: Path | None) -> FlowerCommand:
-        """Write the connection into Flower's configuration in `home`."""
-        home.mkdir(parents=True, exist_ok=True)
-        security = "insecure = true" if ca is None else f"root-certificates = {json.dumps(str(ca))}"
-        (home / "config.toml").write_text(
-            f'[superlink]\ndefault = "{CONNECTION}"\n\n[superlink.{CONNECTION}]\n'
-            f"address = {json.dumps(str(runtime))}\n{security}\n"
-        )
-        return cls(home)
-
-    def wait(self) -> None:
-        """Wait until the SuperLink answers. Raises `TransportError` after two minutes."""
-        end = time.monotonic() + WAIT_SECONDS
-        while True:
-            result = self._call("supernode", "list", CONNECTION, "--format", "json")
-            if result.returncode == 0:
-                return
-            if time.monotonic() >= end:
-                raise TransportError(
-                    f"the SuperLink did not list its nodes within {WAIT_SECONDS:g} s: "
-                    f"{_words(result)}; is REGIONFED_RUNTIME its Runtime API?"
-                )
-            time.sleep(2.0)
-
-    def register(self, node: Node) -> bool:
-        """Register one node; False if its key is registered already.
-
-        A key keeps the name under which it was first registered; the tier's app refuses a node
-        that then calls itself something else. Raises `IdentityError` with Flower's reason.
-        """
-        result = self._call("supernode", "register", str(node.key), CONNECTION, "--name", node.name)
-        if result.returncode == 0:
-            return True
-        if ALREADY in result.stdout + result.stderr:
-            return False
-        raise IdentityError(
-            f"{node.name} could not be registered with the key {node.key}: {_words(result)}"
-        )
-
-    def _call(self, *words: str) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, **FLOWER_ENVIRONMENT, "FLWR_HOME": str(self.home)}
-        try:
-            return subprocess.run(
-                ["flwr", *words],
-                env=environment,
-                capture_output=True,
-                text=True,
-                timeout=CALL_SECONDS,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return subprocess.CompletedProcess(words, 1, "", f"no answer in {CALL_SECONDS:g} s")
-
-
-def _words(result: subprocess.CompletedProcess[str]) -> str:
-    return " ".join((result.stderr or result.stdout).split())[-400:]

@@ -8,19 +8,27 @@ is, for example `regionfed check`.
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import sys
 import time
+from collections.abc import Callable, Mapping
 
 from regionfed.deploy.commands import ROLES
-from regionfed.deploy.identity import prepare_identity
-from regionfed.deploy.registration import register_nodes
 from regionfed.deploy.settings import Settings
 from regionfed.deploy.start import await_ready, become, bind_to_addresses
 from regionfed.errors import RegionFedError
 
 logger = logging.getLogger("regionfed.start")
+
+Errand = Callable[[Settings, Mapping[str, str]], None]
+ERRANDS = {
+    "identity": "regionfed.deploy.identity:prepare_identity",
+    "register": "regionfed.deploy.registration:register_nodes",
+    "run": "regionfed.deploy.run:execute_run",
+}
+"""Roles that end, with the functions that do them; imported on demand."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -34,14 +42,12 @@ def main(arguments: list[str] | None = None) -> int:
         print(__doc__, file=sys.stderr)
         return 2
     role = words[0]
-    if role not in ROLES and role not in ("identity", "register"):
+    if role not in ROLES and role not in ERRANDS:
         os.execvp(role, words)
     try:
         settings = Settings.from_environment(os.environ)
-        if role == "identity":
-            prepare_identity(settings, os.environ)
-        elif role == "register":
-            register_nodes(settings, os.environ)
+        if role in ERRANDS:
+            _errand(role)(settings, os.environ)
         else:
             bound = bind_to_addresses(settings)
             launch = ROLES[role](bound)
@@ -51,6 +57,12 @@ def main(arguments: list[str] | None = None) -> int:
         logger.error("%s stops: %s", role, error)
         return error.exit_code
     return 0
+
+
+def _errand(role: str) -> Errand:
+    module, _, function = ERRANDS[role].partition(":")
+    errand: Errand = getattr(importlib.import_module(module), function)
+    return errand
 
 
 if __name__ == "__main__":
