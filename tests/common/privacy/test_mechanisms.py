@@ -140,7 +140,7 @@ def test_skellam_shares_sum_to_the_promised_variance() -> None:
         noise_share(3, variance=0.0)
 
 
-@pytest.mark.parametrize(("variance", "shift"), [(2.0, 2), (8.0, 2), (60.0, 3)])
+@pytest.mark.parametrize(("variance", "shift"), [(8.0, 2), (20.0, 2), (60.0, 3)])
 def test_the_skellam_bound_holds_on_exact_distributions(variance: float, shift: int) -> None:
     # In one dimension at scale 1 rounding adds 1, so C = shift - 1 has the sensitivity `shift`.
     clip_norm = shift - 1.0
@@ -157,7 +157,7 @@ def test_the_skellam_bound_holds_on_exact_distributions(variance: float, shift: 
         divergence = (peak + math.log(np.exp(terms - peak).sum())) / (order - 1)
         assert divergence <= order / (2 * charged**2)
         # The test would notice a bound that is merely large.
-        assert divergence > 0.6 * order * shift**2 / (2 * variance)
+        assert divergence > 0.8 * order * shift**2 / (2 * variance)
 
 
 def test_skellam_charge_is_close_to_gaussian_at_real_scales() -> None:
