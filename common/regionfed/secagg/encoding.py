@@ -128,6 +128,7 @@ def signed_sum(total: Words, config: SecAggConfig, *, clients: int) -> dict[str,
     give: masks did not cancel or a client left the range.
     """
     require_words(total, length=config.length)
+    # Fewer than the minimum may survive; what matters here is that their sum cannot have wrapped.
     config.check_cohort(max(clients, config.min_cohort))
     sums: dict[str, NDArray[np.int32]] = {}
     for block, place in config.slices():

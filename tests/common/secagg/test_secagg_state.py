@@ -8,16 +8,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from secagg_rig import Rig
 
 from regionfed.errors import IdentityError
 from regionfed.secagg import (
+    Advertisement,
     ClientState,
     CoordinatorState,
     DeviceKeys,
     Directory,
     MaskRequest,
     OperatorKey,
+    RoundContext,
     RoundOpen,
     SecAggConfig,
     UnmaskReply,
@@ -140,6 +144,16 @@ def test_packing_is_unambiguous() -> None:
             unpack(data)
     with pytest.raises(e.MalformedMessage):
         unpack(pack([b"a"]), count=2)
+
+
+@given(st.binary(max_size=200), st.integers(0, 3))
+def test_random_bytes_are_no_message(data: bytes, cut: int) -> None:
+    whole = pack([data] * 5)
+    for parse in (RoundContext.from_bytes, Advertisement.from_bytes):
+        with pytest.raises(e.MalformedMessage):
+            parse(data)
+        with pytest.raises(e.MalformedMessage):
+            parse(whole[: len(whole) - cut - 1])
 
 
 def test_an_interrupted_write_leaves_the_old_file(
