@@ -1,17 +1,19 @@
-"""The local grid and the exchange with a deadline (cases 8, 16, 17)."""
+"""The local grid, and the exchange over it: deadlines, faults, late answers (cases 8, 16, 17)."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pytest
 from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
-from regionfed.errors import QuorumError
+
+from regionfed.errors import UpdateError
 from regionfed.flower import adapter
-from regionfed.flower.grid import DeadlineGrid
+from regionfed.flower.ask import Answers, ask
 from regionfed.flower.local import Fault, LocalGrid
+from regionfed.flower.roster import Roster
 
 
 @pytest.fixture(autouse=True)
@@ -26,97 +28,119 @@ def echo(message: Message) -> Message:
     return Message(RecordDict({"arrays": arrays}), reply_to=message)
 
 
+def order() -> RecordDict:
+    return RecordDict({"order": ConfigRecord({"round": 1})})
+
+
 def orders(nodes: Iterable[int]) -> list[Message]:
-    content = RecordDict({"order": ConfigRecord({"round": 1})})
+    content = order()
     return [Message(content, node, "train") for node in nodes]
 
 
-def test_replies_come_in_sending_order_with_a_reason_for_every_other_node() -> None:
-    inner = LocalGrid(dict.fromkeys(range(6), echo))
-    inner.inject(1, Fault(silent=True))
-    inner.inject(2, Fault(error="out of disk"))
-    inner.inject(4, Fault(delay=30.0))
-    grid = DeadlineGrid(inner, poll=0.005)
+class Exchange:
+    """`ask` over nodes named c1, c2, ..., collecting what it hands on."""
 
-    replies = grid.exchange(orders([5, 0, 1, 2, 3, 4, 9]), deadline=0.3)
+    def __init__(self, grid: LocalGrid) -> None:
+        self.grid = grid
+        self.roster = Roster(grid, lambda grid, ids: {i: f"c{i}" for i in ids})
+        self.heard: dict[str, float] = {}
 
-    assert replies.answered == (5, 0, 3)
-    assert [float(r.content["arrays"]["0"].numpy()[0]) for r in replies.received] == [5, 0, 3]
-    assert set(replies.errors) == {2, 9}
-    assert "out of disk" in replies.errors[2]
-    assert "not part of this grid" in replies.errors[9]
-    assert replies.missing == (1, 4)
+    def __call__(self, *nodes: int, deadline: float) -> Answers:
+        def on_answer(name: str, content: RecordDict) -> None:
+            value = float(content.array_records["arrays"]["0"].numpy()[0])
+            if value == 13:
+                raise UpdateError("13 is not a number")
+            self.heard[name] = value
+
+        wanted: Mapping[str, RecordDict] = {f"c{node}": order() for node in nodes}
+        return ask(
+            self.grid,
+            self.roster,
+            wanted,
+            message_type="train",
+            group="1",
+            deadline=deadline,
+            poll=0.005,
+            on_answer=on_answer,
+        )
+
+
+def test_every_node_is_answered_or_left_out_with_a_reason() -> None:
+    grid = LocalGrid(dict.fromkeys([1, 2, 3, 4, 13], echo))
+    grid.inject(2, Fault(silent=True))
+    grid.inject(3, Fault(error="out of disk"))
+    grid.inject(4, Fault(delay=30.0))
+    exchange = Exchange(grid)
+    answers = exchange(1, 2, 3, 4, 9, 13, deadline=0.4)
+    assert answers.answered == ["c1"]
+    assert exchange.heard == {"c1": 1.0}
+    assert answers.left_out["c13"] == "13 is not a number"
+    assert "out of disk" in answers.left_out["c3"]
+    assert "not connected" in answers.left_out["c9"]
+    assert "no answer" in answers.left_out["c2"]
+    assert "no answer" in answers.left_out["c4"]
+
+
+def test_a_late_answer_is_not_counted_in_the_next_exchange() -> None:
+    grid = LocalGrid({1: echo, 2: echo})
+    exchange = Exchange(grid)
+    grid.inject(2, Fault(delay=0.3))
+    first = exchange(1, 2, deadline=0.1)
+    grid.inject(2, Fault(silent=True))
+    time.sleep(0.3)
+    second = exchange(1, 2, deadline=0.2)
+    assert first.answered == second.answered == ["c1"]
 
 
 def test_an_exchange_ends_as_soon_as_all_have_answered() -> None:
-    grid = DeadlineGrid(LocalGrid({1: echo, 2: echo}), poll=0.005)
-    replies = grid.exchange(orders([1, 2]), deadline=60.0)
-    assert replies.answered == (1, 2)
-    assert replies.seconds < 5.0
+    answers = Exchange(LocalGrid({1: echo, 2: echo}))(1, 2, deadline=60.0)
+    assert answers.answered == ["c1", "c2"]
+    assert answers.seconds < 5.0
+
+
+def test_one_worker_works_in_the_order_of_sending() -> None:
+    worked: list[int] = []
+
+    def note(message: Message) -> Message:
+        worked.append(message.metadata.dst_node_id)
+        return echo(message)
+
+    grid = LocalGrid(dict.fromkeys(range(5), note))
+    replies = grid.send_and_receive(orders([3, 1, 4, 0, 2]), timeout=10.0)
+    assert worked == [3, 1, 4, 0, 2]
+    assert sorted(r.metadata.src_node_id for r in replies) == [0, 1, 2, 3, 4]
 
 
 def test_a_receiver_cannot_change_what_the_sender_holds() -> None:
     messages = orders([1, 2])
-    DeadlineGrid(LocalGrid({1: echo, 2: echo}), poll=0.005).exchange(messages, deadline=5.0)
+    LocalGrid({1: echo, 2: echo}).send_and_receive(messages, timeout=5.0)
     assert dict(messages[0].content["order"]) == {"round": 1}
-
-
-def test_a_late_answer_is_not_counted_in_the_next_exchange() -> None:
-    inner = LocalGrid({1: echo, 2: echo})
-    grid = DeadlineGrid(inner, poll=0.005)
-    inner.inject(2, Fault(delay=0.3))
-    first = grid.exchange(orders([1, 2]), deadline=0.1)
-    inner.inject(2, Fault(silent=True))
-    time.sleep(0.3)
-    second = grid.exchange(orders([1, 2]), deadline=0.2)
-    assert first.missing == (2,)
-    assert second.answered == (1,)
-    assert second.missing == (2,)
-
-
-def test_streamed_replies_are_not_kept_and_few_are_held_while_one_node_is_late() -> None:
-    pulled: list[int] = []
-
-    class Counting(LocalGrid):
-        def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
-            got = super().pull_messages(message_ids)
-            pulled.extend(m.metadata.src_node_id for m in got)
-            return got
-
-    inner = Counting(dict.fromkeys(range(20), echo))
-    inner.inject(0, Fault(delay=0.2))
-    held: list[int] = []
-    seen: list[int] = []
-
-    def consume(reply: Message) -> None:
-        seen.append(reply.metadata.src_node_id)
-        held.append(len(pulled) - len(seen))
-
-    grid = DeadlineGrid(inner, poll=0.005, window=4)
-    replies = grid.exchange(orders(range(20)), deadline=10.0, on_reply=consume)
-
-    assert seen == list(range(20))
-    assert replies.received == ()
-    assert max(held) < 4
-
-
-def test_below_quorum_the_nodes_are_named() -> None:
-    inner = LocalGrid({1: echo, 2: echo, 3: echo})
-    inner.inject(2, Fault(silent=True))
-    inner.inject(3, Fault(error="no data"))
-    with pytest.raises(QuorumError, match=r"1 of 3 .* quorum is 2.*\[2\].*no data"):
-        DeadlineGrid(inner, poll=0.005).exchange(orders([1, 2, 3]), deadline=0.1, quorum=2)
 
 
 def test_an_exception_in_a_node_becomes_its_error() -> None:
     def broken(message: Message) -> Message:
         raise RuntimeError("boom")
 
-    replies = DeadlineGrid(LocalGrid({1: broken, 2: echo}), poll=0.005).exchange(
-        orders([1, 2]), deadline=5.0
-    )
-    assert replies.answered == (2,)
-    assert "RuntimeError: boom" in replies.errors[1]
+    (reply,) = LocalGrid({1: broken}).send_and_receive(orders([1]), timeout=5.0)
+    assert reply.has_error()
+    assert reply.error.reason == "RuntimeError: boom"
+
+
+def test_a_node_that_is_not_there_answers_with_an_error() -> None:
+    (reply,) = LocalGrid({1: echo}).send_and_receive(orders([9]), timeout=5.0)
+    assert "not part of this grid" in (reply.error.reason or "")
+
+
+def test_a_reply_is_handed_out_once_and_only_to_its_message() -> None:
+    grid = LocalGrid({1: echo})
+    first, second = grid.push_messages(orders([1])), grid.push_messages(orders([1]))
+    end = time.monotonic() + 5.0
+    got: list[Message] = []
+    while not got and time.monotonic() < end:
+        got = grid.pull_messages(second)
+    assert [reply.metadata.reply_to_message_id for reply in got] == second
+    assert grid.pull_messages(second) == []
+    assert len(grid.pull_messages(first)) == 1
 
 
 def test_a_batch_handler_sees_the_messages_that_were_pushed_together() -> None:
@@ -128,16 +152,16 @@ def test_a_batch_handler_sees_the_messages_that_were_pushed_together() -> None:
             if message.metadata.dst_node_id != 3:
                 yield echo(message)
 
-    inner = LocalGrid(dict.fromkeys(range(4), echo), batch_handler=together)
-    inner.inject(1, Fault(silent=True))
-    replies = DeadlineGrid(inner, poll=0.005).exchange(orders(range(4)), deadline=0.3)
-
+    grid = LocalGrid(dict.fromkeys(range(4), echo), batch_handler=together)
+    grid.inject(1, Fault(silent=True))
+    replies = grid.send_and_receive(orders(range(4)), timeout=0.3)
     assert batches == [[0, 2, 3]]
-    assert replies.answered == (0, 2)
-    assert replies.missing == (1,)
-    assert "no answer" in replies.errors[3]
+    good = sorted(r.metadata.src_node_id for r in replies if r.has_content())
+    assert good == [0, 2]
+    (bad,) = [r for r in replies if r.has_error()]
+    assert "no answer" in (bad.error.reason or "")
 
 
-def test_two_messages_to_one_node_are_refused() -> None:
-    with pytest.raises(ValueError, match="one message per node"):
-        DeadlineGrid(LocalGrid({1: echo})).exchange(orders([1, 1]))
+def test_registered_names_are_shown() -> None:
+    nodes = LocalGrid({1: echo}, names={1: "north/c1"}).get_nodes()
+    assert [(n.node_id, n.name) for n in nodes] == [(1, "north/c1")]
