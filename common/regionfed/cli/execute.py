@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import logging
+import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Literal
 
 import typer
@@ -26,6 +30,11 @@ if TYPE_CHECKING:
     Engine = Callable[[FederationConfig, RunFolder, ProgressSink], Result]
 
 logger = logging.getLogger(__name__)
+
+_REASONS: dict[type[BaseException], str] = {KeyboardInterrupt: "interrupted"}
+
+_TALKATIVE = ("httpx", "httpcore", "matplotlib", "fontTools")
+"""Libraries that tell every request or font at INFO."""
 
 
 def execute(
@@ -51,11 +60,11 @@ def execute(
     typer.echo(f"run folder {folder.path}", err=True)
     before, started = _written(folder.result_file), time.monotonic()
     try:
-        with watching(config.run.rounds) as progress:
+        with terminated_like_interrupted(), watching(config.run.rounds) as progress:
             result = engine(config, folder, progress)
     except (Exception, KeyboardInterrupt) as error:
         if _written(folder.result_file) == before:
-            reason = str(error) or type(error).__name__
+            reason = str(error) or _REASONS.get(type(error), type(error).__name__)
             _write_failure(config, folder, name, reason=reason, seconds=time.monotonic() - started)
         raise
     folder.write_result(result)
@@ -66,6 +75,24 @@ def execute(
         print_outcome(result, Console(), folder=folder.path, report=report)
     if result.status == "failed":
         raise RunFailed(f"the run in {folder.path} failed: {result.reason}")
+
+
+@contextmanager
+def terminated_like_interrupted() -> Iterator[None]:
+    """Let SIGTERM end a run as Ctrl-C does: everything stopped, the result marked as failed."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        del frame
+        raise KeyboardInterrupt(f"stopped by {signal.Signals(number).name}")
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _report(folder: RunFolder) -> Path | None:
@@ -115,3 +142,5 @@ def _log_to(path: Path) -> None:
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(logging.INFO)
+    for name in _TALKATIVE:
+        logging.getLogger(name).setLevel(logging.WARNING)

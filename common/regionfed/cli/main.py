@@ -94,14 +94,16 @@ def run(arguments: Sequence[str]) -> int:
         error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        print("interrupted", file=sys.stderr)
-        return INTERRUPTED
+        code = INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output has closed it, as `head` does; that is no failure of ours.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
         return report_unexpected(error)
+    if code == INTERRUPTED:
+        # Typer turns Ctrl-C into this code by itself, without a word.
+        print("interrupted", file=sys.stderr)
     return code if isinstance(code, int) else 0
 
 

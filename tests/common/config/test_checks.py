@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from regionfed.config.load import load_config
 from regionfed.errors import ConfigError
 

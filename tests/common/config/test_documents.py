@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from regionfed.config.document import generated_documents, schema_text
 from regionfed.config.keys import fields
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from regionfed.config.federation import FederationConfig
 from regionfed.config.keys import alternatives, fields, path_keys
 from regionfed.config.load import load_config

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from regionfed.config.demo import DEMO_FILE
 from regionfed.config.load import load_config
 

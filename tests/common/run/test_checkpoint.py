@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from regionfed.errors import StateError
 from regionfed.run import files
 from regionfed.run.checkpoint import CheckpointStore

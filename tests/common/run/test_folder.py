@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+
 from regionfed.config.federation import FederationConfig
 from regionfed.config.load import load_config
 from regionfed.errors import StateError

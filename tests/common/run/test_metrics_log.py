@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
+
 from regionfed.errors import StateError
 from regionfed.run.metrics import MetricsLog
 from regionfed.run.records import (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from regionfed.config.load import load_config
 from regionfed.errors import StateError
 from regionfed.run.records import (
