@@ -64,7 +64,6 @@ class CellResult(Record):
     parameters: int = Field(description="Length d of the vector.")
     rounds: int = Field(description="Rounds of the run.")
     seconds: float = Field(description="Training and serving, without scoring.")
-    samples: int = Field(default=0, description="Rows seen in training of the rounds.")
     memory_mb: float = Field(description="Peak memory of the process so far, MiB.")
     cost: CellCost = Field(description="Traffic.")
     scores: LevelScores = Field(description="Scores of what is served in the end.")
@@ -91,11 +90,10 @@ def run_cell(job: Job) -> CellResult:
         started = time.monotonic()
         system.round(number)
         spent += time.monotonic() - started
-        if job.curve_every and number % job.curve_every == 0 and number < rounds:
+        if kind.has_curve and _due(job, number):
             found = score(federation, system.served(number, final=False), split=job.split)
             curve.append(_point(number, spent, found))
     started = time.monotonic()
-    cost_of_rounds = system.cost
     served = system.served(rounds, final=True)
     spent += time.monotonic() - started
     scores = score(federation, served, split=job.split)
@@ -117,6 +115,11 @@ def run_cell(job: Job) -> CellResult:
         verdicts=system.verdicts if isinstance(system, RegionFed) else {},
         privacy=promise(federation),
     )
+
+
+def _due(job: Job, number: int) -> bool:
+    every = job.curve_every
+    return every > 0 and number % every == 0 and number < job.config.run.rounds
 
 
 def _point(number: int, seconds: float, found: LevelScores) -> CurvePoint:

@@ -163,10 +163,7 @@ class Federation:
             cohort, start=start, number=number, salt=salt, training=training, hooks=hooks
         )
         return self.mean_of(
-            (
-                (member, result.update, result.loss)
-                for member, result in trained
-            ),
+            ((member, result.update, result.loss) for member, result in trained),
             cohort=cohort,
             by_examples=by_examples,
         )

@@ -110,7 +110,9 @@ def _open(data_section: str, model_section: str, seed: int, with_marks: bool) ->
     for place, region in enumerate(data.regions):
         mark = place if with_marks else None
         shares = [data.load(region, client) for client in sorted(data.clients(region))]
-        members[region] = tuple(_member(share, data=data, model=model, mark=mark) for share in shares)
+        members[region] = tuple(
+            _member(share, data=data, model=model, mark=mark) for share in shares
+        )
         for split in HELD_OUT:
             rows = [row for share in shares for row in getattr(share, split)]
             held_out[region, split] = HeldOut(

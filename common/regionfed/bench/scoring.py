@@ -68,9 +68,7 @@ def region_losses(
     return [float(value) / rows for value in sums]
 
 
-def _answers(
-    federation: Federation, served: Served, *, region: str, held: HeldOut
-) -> list[str]:
+def _answers(federation: Federation, served: Served, *, region: str, held: HeldOut) -> list[str]:
     population, training = federation.population, federation.training
     flat = population.flat
     if served.personal is None:
@@ -101,9 +99,7 @@ def _region_scores(
     by_client: dict[str, Mapping[str, float]] = {}
     at = 0
     for client, size in held.sizes.items():
-        by_client[client] = _counts(
-            federation, answers[at : at + size], held.rows[at : at + size]
-        )
+        by_client[client] = _counts(federation, answers[at : at + size], held.rows[at : at + size])
         at += size
     measures = metrics.score(population.tasks, metrics.add(by_client.values()))
     if not measures:

@@ -47,7 +47,8 @@ class System(ABC):
     """One compared system on one federation.
 
     `label` is its name in tables, `paper` its source. `own_level` says what it serves: one model
-    for all, one per region or one per client.
+    for all, one per region or one per client; `needs_marks` that its inputs carry the region's
+    token; `has_curve` that it has something to show before the last round.
     """
 
     name: ClassVar[str]
@@ -55,6 +56,7 @@ class System(ABC):
     paper: ClassVar[str]
     own_level: ClassVar[str] = "global"
     needs_marks: ClassVar[bool] = False
+    has_curve: ClassVar[bool] = True
     options_type: ClassVar[type[Section]] = NoOptions
 
     def __init__(self, federation: Federation, options: Section | None = None) -> None:

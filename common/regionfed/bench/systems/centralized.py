@@ -27,7 +27,7 @@ class Centralized(System):
     name: ClassVar[str] = "centralized"
     label: ClassVar[str] = "Centralized"
     paper: ClassVar[str] = "plain training, the usual upper reference"
-    equal_regions: ClassVar[bool] = False
+    has_curve: ClassVar[bool] = False
 
     def __init__(self, federation: Federation, options: Section | None = None) -> None:
         super().__init__(federation, options)

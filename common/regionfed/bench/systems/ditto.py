@@ -48,7 +48,9 @@ class Ditto(Averaging):
         hooks = self._pull()
         for region in self.federation.population.regions:
             for member in self.federation.cohort(region, number):
-                start = self.own.get((member.region, member.client), self.federation.population.initial)
+                start = self.own.get(
+                    (member.region, member.client), self.federation.population.initial
+                )
                 result = self.federation.train(
                     member, start=start, number=number, salt=("personal",), hooks=hooks
                 )

@@ -27,9 +27,7 @@ class FedProx(Averaging):
 
     name: ClassVar[str] = "fedprox"
     label: ClassVar[str] = "FedProx"
-    paper: ClassVar[str] = (
-        "Li et al., Federated Optimization in Heterogeneous Networks, MLSys 2020"
-    )
+    paper: ClassVar[str] = "Li et al., Federated Optimization in Heterogeneous Networks, MLSys 2020"
     options_type: ClassVar[type[Section]] = FedProxOptions
     options: FedProxOptions
 

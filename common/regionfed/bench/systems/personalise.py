@@ -14,9 +14,7 @@ from regionfed.method.vectors import Vector
 from regionfed.training.gradient import multi_step_gradient
 
 
-def local_displacement(
-    federation: Federation, region: str, *, base: Vector, number: int
-) -> Vector:
+def local_displacement(federation: Federation, region: str, *, base: Vector, number: int) -> Vector:
     """Mean over the cohort of start minus end of local training from `base` (Interp)."""
     mean = ExactMean(federation.size)
     cohort = federation.cohort(region, number)
@@ -26,9 +24,7 @@ def local_displacement(
     return mean.mean()
 
 
-def lookahead_gradient(
-    federation: Federation, region: str, *, base: Vector, number: int
-) -> Vector:
+def lookahead_gradient(federation: Federation, region: str, *, base: Vector, number: int) -> Vector:
     """Mean over the cohort of the mean of K gradients from `base` (Meta)."""
     meta = federation.config.method.meta
     training = federation.training.model_copy(update={"learning_rate": meta.learning_rate})
@@ -56,9 +52,7 @@ def residual_verdict(
     return check_fixed(dict(zip((0.0, 1.0), losses, strict=True)))
 
 
-def searched(
-    federation: Federation, region: str, *, base: Vector, direction: Vector
-) -> RhoResult:
+def searched(federation: Federation, region: str, *, base: Vector, direction: Vector) -> RhoResult:
     """The search for rho along `direction` (algorithm section 3.7).
 
     Raises `ConfigError` under differential privacy, where it would be an un-noised query.

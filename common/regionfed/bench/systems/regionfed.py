@@ -97,9 +97,7 @@ class RegionFed(System):
                 region, start=start, number=number, by_examples=by_examples
             )
             found[region] = answer
-            weights[region] = (
-                answer.examples if config.server.region_weights == "examples" else 1
-            )
+            weights[region] = answer.examples if config.server.region_weights == "examples" else 1
             mean.add(answer.update, weights[region])
             memory.update = answer.update
             self.cost.add(answer.clients)

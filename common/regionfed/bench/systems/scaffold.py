@@ -102,6 +102,4 @@ class Scaffold(Averaging):
             data = picked(data, sorted(int(place) for place in places))
         population = self.federation.population
         wide = training.model_copy(update={"batch_size": training.evaluation_batch_size})
-        return mean_gradient(
-            population.model, population.flat, data, wide, at=self.theta
-        ).gradient
+        return mean_gradient(population.model, population.flat, data, wide, at=self.theta).gradient
