@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from regionfed.deploy.compose_files import together, write_split
+from regionfed.deploy.kubernetes import write_kubernetes
 from regionfed.deploy.monitoring import prometheus_config
 from regionfed.deploy.topology import topology_of
 from regionfed.deploy.yaml_text import to_yaml
@@ -60,3 +61,18 @@ def prometheus(
     topology = topology_of(config, regions=regions, clients=clients)
     header = "Rendered by `regionfed compose prometheus`."
     typer.echo(to_yaml(prometheus_config(topology), header=header), nl=False)
+
+
+@app.command()
+def kubernetes(
+    config: Config = Path("recipes/demo.toml"),
+    regions: Regions = None,
+    clients: Clients = None,
+    out: Annotated[Path, typer.Option(help="Folder that is written.")] = Path("deploy/kubernetes"),
+    image: Annotated[str, typer.Option(help="Images are IMAGE-server, ...")] = "regionfed",
+    version: Annotated[str, typer.Option(help="Tag of the images.")] = "0.1.0",
+) -> None:
+    """Write Kubernetes manifests, one file per site."""
+    topology = topology_of(config, regions=regions, clients=clients)
+    for path in write_kubernetes(topology, out, image=image, version=version):
+        typer.echo(path)

@@ -37,14 +37,20 @@ def register_nodes(settings: Settings, environ: Mapping[str, str]) -> None:
     control = Control(str(runtime), ca=settings.identity / "ca.crt" if settings.tls else None)
     try:
         known = {facts.name for facts in await_nodes(control, deadline=WAIT_SECONDS)}
+        absent = [node for node in nodes if node.name not in known and not node.key.exists()]
         for node in nodes:
-            if node.name not in known:
+            if node.name not in known and node not in absent:
                 control.register_node(node.key, node.name)
-            logger.info(
-                "%s %s", node.name, "was registered" if node.name in known else "registered"
-            )
+                logger.info("%s is registered now", node.name)
     finally:
         control.close()
+    if absent:
+        raise IdentityError(
+            f"no public key of {', '.join(f'{node.name} ({node.key})' for node in absent)}; have "
+            "each site make it, put its .pub file there, and register again. The others are "
+            "registered"
+        )
+    logger.info("all %d nodes are registered", len(nodes))
 
 
 def await_nodes(control: Control, *, deadline: float) -> list[NodeFacts]:
