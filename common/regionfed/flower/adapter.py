@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -128,6 +129,8 @@ class Control:
 
     def __init__(self, address: str, *, ca: Path | None = None) -> None:
         self.address = address
+        # It notes every request at INFO, and a run is looked at twice a second.
+        logging.getLogger("httpx").setLevel(logging.WARNING)
         try:
             roots = None if ca is None else ca.read_bytes()
         except OSError as error:

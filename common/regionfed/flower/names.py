@@ -57,6 +57,8 @@ class Named(Protocol):
 
 
 _POLL_S = 0.05
+_PATIENCE = 4.0
+"""A silent node is asked again after this many deadlines."""
 
 OnProblem = Callable[[int, RegionFedError], None]
 
@@ -91,8 +93,9 @@ class NameResolver:
     version are noticed. A node is left out, through `on_problem`, when its name does not fit the
     registered one or this tier, or its version does not fit ours. A call waits up to `wait`
     seconds for new answers; later ones are picked up by later calls, so a node that is silent
-    does not hold up the others. After `deadline` seconds a silent node is reported and asked
-    again.
+    does not hold up the others. A node that is silent for `deadline` seconds is reported; its
+    answer still counts when it comes (a busy machine takes long to start an app), and it is asked
+    again after four times as long.
 
     Args:
         accept: the roster's name of a node, given what it is; raises IdentityError for a node
@@ -113,22 +116,22 @@ class NameResolver:
         self._on_problem = on_problem
         self._asked: dict[str, _Question] = {}
         self._refused: set[int] = set()
+        self._named: dict[int, str] = {}
 
     def __call__(self, grid: Grid, ids: Iterable[int]) -> dict[int, str]:
         """Names of those of the nodes that have said by now who they are."""
         wanted = set(ids)
-        self._ask(grid, wanted)
-        found: dict[int, str] = {}
+        self._ask(grid, wanted - self._named.keys())
         end = time.monotonic() + self._wait
         while True:
             for reply in grid.pull_messages(list(self._asked)):
                 question = self._asked.pop(reply.metadata.reply_to_message_id, None)
                 if question is not None:
-                    self._hear(question, reply, found)
+                    self._hear(question, reply)
             self._expire()
             waiting = any(q.node_id in wanted for q in self._asked.values())
             if not waiting or time.monotonic() >= end:
-                return found
+                return {i: self._named[i] for i in sorted(wanted & self._named.keys())}
             time.sleep(_POLL_S)
 
     def _ask(self, grid: Grid, ids: set[int]) -> None:
@@ -138,19 +141,20 @@ class NameResolver:
             return
         nodes: Iterable[Named] = grid.get_nodes()
         names = {node.node_id: node.name for node in nodes}
-        messages = [Message(RecordDict(), i, QUERY, ttl=max(1.0, self._deadline)) for i in todo]
+        ttl = max(1.0, _PATIENCE * self._deadline)
+        messages = [Message(RecordDict(), i, QUERY, ttl=ttl) for i in todo]
         for node_id, message_id in zip(todo, grid.push_messages(messages), strict=True):
             if message_id:
                 self._asked[message_id] = _Question(
                     node_id=node_id, registered=names.get(node_id, ""), since=time.monotonic()
                 )
 
-    def _hear(self, question: _Question, reply: Message, found: dict[int, str]) -> None:
+    def _hear(self, question: _Question, reply: Message) -> None:
         node_id = question.node_id
         try:
             if reply.has_error():
                 raise TransportError(f"it could not say who it is: {reply.error.reason}")
-            found[node_id] = self._accept(_checked(reply, question.registered))
+            self._named[node_id] = self._accept(_checked(reply, question.registered))
         except IdentityError as problem:
             # A node keeps its id and its settings for life, so it is not asked again.
             self._refused.add(node_id)
@@ -161,13 +165,16 @@ class NameResolver:
     def _expire(self) -> None:
         now = time.monotonic()
         for message_id, question in list(self._asked.items()):
-            if now - question.since >= self._deadline:
-                del self._asked[message_id]
+            silent = now - question.since
+            if silent >= self._deadline and not question.reported:
+                question.reported = True
                 name = f"registered as {question.registered}, " if question.registered else ""
                 self._on_problem(
                     question.node_id,
                     TransportError(f"{name}did not say who it is within {self._deadline:g} s"),
                 )
+            if silent >= _PATIENCE * self._deadline:
+                del self._asked[message_id]
 
 
 def region_resolver(
@@ -196,11 +203,12 @@ def client_resolver(
     return NameResolver(accept, deadline=deadline, wait=wait, on_problem=on_problem)
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Question:
     node_id: int
     registered: str
     since: float
+    reported: bool = False
 
 
 def _checked(reply: Message, registered: str) -> NodeName:
