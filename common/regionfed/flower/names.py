@@ -57,8 +57,10 @@ class Named(Protocol):
 
 
 _POLL_S = 0.05
-_PATIENCE = 4.0
-"""A silent node is asked again after this many deadlines."""
+_REASK_S = 120.0
+"""A silent node is asked again after this long: it may have died with the question in hand."""
+_VALID_S = 600.0
+"""Life of a question. An answer is good whenever it comes, and a client may be at work for long."""
 
 OnProblem = Callable[[int, RegionFedError], None]
 
@@ -95,7 +97,7 @@ class NameResolver:
     seconds for new answers; later ones are picked up by later calls, so a node that is silent
     does not hold up the others. A node that is silent for `deadline` seconds is reported; its
     answer still counts when it comes (a busy machine takes long to start an app), and it is asked
-    again after four times as long.
+    again after two minutes.
 
     Args:
         accept: the roster's name of a node, given what it is; raises IdentityError for a node
@@ -141,8 +143,7 @@ class NameResolver:
             return
         nodes: Iterable[Named] = grid.get_nodes()
         names = {node.node_id: node.name for node in nodes}
-        ttl = max(1.0, _PATIENCE * self._deadline)
-        messages = [Message(RecordDict(), i, QUERY, ttl=ttl) for i in todo]
+        messages = [Message(RecordDict(), i, QUERY, ttl=_VALID_S) for i in todo]
         for node_id, message_id in zip(todo, grid.push_messages(messages), strict=True):
             if message_id:
                 self._asked[message_id] = _Question(
@@ -173,7 +174,7 @@ class NameResolver:
                     question.node_id,
                     TransportError(f"{name}did not say who it is within {self._deadline:g} s"),
                 )
-            if silent >= _PATIENCE * self._deadline:
+            if silent >= _REASK_S:
                 del self._asked[message_id]
 
 

@@ -86,8 +86,9 @@ def test_a_silent_node_does_not_hold_up_the_others_and_is_named_later(
 
 
 def test_a_node_that_stays_silent_is_reported_once_and_asked_again(
-    problems: dict[int, RegionFedError],
+    problems: dict[int, RegionFedError], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(names, "_REASK_S", 0.4)
     reports: list[int] = []
 
     def report(node_id: int, problem: RegionFedError) -> None:
