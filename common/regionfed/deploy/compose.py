@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from regionfed.deploy.keys import KeyStore
-from regionfed.deploy.settings import BRIDGE_PORT, FLEET_PORT, RUNTIME_PORT
+from regionfed.deploy.settings import BRIDGE_PORT, FLEET_PORT, METRICS_PORT, RUNTIME_PORT
 from regionfed.deploy.topology import Topology
 from regionfed.deploy.yaml_text import MERGE, Anchored
 
@@ -20,6 +20,8 @@ Service = dict[str, Any]
 
 CONFIG_PATH = "/config/federation.toml"
 RUNS_PATH = "/runs"
+RUN_FOLDER = f"{RUNS_PATH}/${{REGIONFED_RUN:-run}}"
+METRICS = f"0.0.0.0:{METRICS_PORT}"
 FEDERATION = {"source": "federation", "target": CONFIG_PATH}
 SCRATCH = ["/tmp:mode=1777,size=64m", "/state:mode=1777,size=256m"]
 SERVER = ("ca.crt", "server.crt", "server.key")
@@ -83,7 +85,7 @@ class Builder:
                 "environment": self._environment(
                     REGIONFED_TIER="global",
                     REGIONFED_RUNTIME=f"global-superlink:{RUNTIME_PORT}",
-                    REGIONFED_RUN_DIR=f"{RUNS_PATH}/${{REGIONFED_RUN:-run}}",
+                    REGIONFED_RUN_DIR=RUN_FOLDER,
                 ),
                 **_after({"global-superexec": HEALTHY, **uplinks}),
                 "networks": ["global-core"],
@@ -113,10 +115,13 @@ class Builder:
                     REGIONFED_BRIDGE=bridge,
                     REGIONFED_HOSTS=f"{region}-coordinator",
                     REGIONFED_HEALTH=f"tls:127.0.0.1:{BRIDGE_PORT}",
+                    REGIONFED_METRICS=METRICS,
                 ),
                 **_after({f"{region}-superlink": HEALTHY}),
                 "networks": [f"{region}-core"],
-                **self.keys.mount(region, *SERVER, volumes=[f"{region}-coordinator:/state"]),
+                **self.keys.mount(
+                    region, *SERVER, *BRIDGE[1:], volumes=[f"{region}-coordinator:/state"]
+                ),
                 **_limits("1g"),
             },
             f"{region}-superexec": self._superexec("coordinator", region),
@@ -157,6 +162,7 @@ class Builder:
                     REGIONFED_CLIENT=client,
                     REGIONFED_FLEET=self._fleet_address(region),
                     REGIONFED_PEER_CA=f"/public/{region}/ca.crt",
+                    REGIONFED_METRICS=METRICS,
                 ),
                 **_after(register),
                 "networks": [f"{region}-fleet"],
@@ -195,6 +201,8 @@ class Builder:
         after = {f"{tier}-superlink": HEALTHY}
         if tier == "global":
             volumes.append(f"runs:{RUNS_PATH}")
+            environment["REGIONFED_RUN_DIR"] = RUN_FOLDER
+            environment["REGIONFED_METRICS"] = METRICS
         else:
             environment["REGIONFED_REGION"] = tier
             environment["REGIONFED_BRIDGE"] = f"{tier}-coordinator:{BRIDGE_PORT}"

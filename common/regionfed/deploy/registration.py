@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regionfed.deploy.settings import Settings, required
-from regionfed.errors import ConfigError, TransportError
+from regionfed.errors import ConfigError, IdentityError, TransportError
 from regionfed.flower.adapter import Control, NodeFacts
 
 logger = logging.getLogger("regionfed.register")

@@ -41,6 +41,7 @@ class Settings:
     bind_fleet: Address
     bind_runtime: Address
     bind_bridge: Address
+    metrics: Address | None
     hosts: tuple[str, ...]
     start_deadline: float
 
@@ -72,6 +73,7 @@ class Settings:
             bind_fleet=bound("REGIONFED_BIND_FLEET", FLEET_PORT),
             bind_runtime=bound("REGIONFED_BIND_RUNTIME", RUNTIME_PORT),
             bind_bridge=bound("REGIONFED_BIND_BRIDGE", BRIDGE_PORT),
+            metrics=address("REGIONFED_METRICS"),
             hosts=tuple(environ.get("REGIONFED_HOSTS", "").replace(",", " ").split()),
             start_deadline=_seconds(environ, "REGIONFED_START_DEADLINE", default=600.0),
         )

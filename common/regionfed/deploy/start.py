@@ -11,6 +11,8 @@ import dataclasses
 import logging
 import os
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -87,15 +89,23 @@ def start_checks(target: Target) -> Iterator[CheckResult]:
 
 
 def become(launch: Launch, settings: Settings) -> NoReturn:
-    """Replace this process by the role's command."""
-    flower_home = settings.state / "flwr"
-    flower_home.mkdir(parents=True, exist_ok=True)
+    """Start the metrics beside it where `REGIONFED_METRICS` asks for them; become the command.
+
+    Temporary files go to the state folder: `/tmp` is memory.
+    """
+    flower_home, temporary = settings.state / "flwr", settings.state / "tmp"
+    for folder in (flower_home, temporary):
+        folder.mkdir(parents=True, exist_ok=True)
     environment = {
         **os.environ,
         **FLOWER_ENVIRONMENT,
         "FLWR_HOME": str(flower_home),
+        "TMPDIR": str(temporary),
         **launch.environment,
     }
+    if settings.metrics is not None:
+        exporter = [sys.executable, "-m", "regionfed.deploy.exporter", launch.target.role]
+        subprocess.Popen(exporter, env=environment)
     logger.info("starting %s", " ".join(launch.argv))
     try:
         os.execvpe(launch.argv[0], launch.argv, environment)
