@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -25,6 +25,7 @@ from flwr.proto.control_pb2 import (
     RegisterNodeRequest,
     StartRunRequest,
     StopRunRequest,
+    StreamLogsRequest,
     UnregisterNodeRequest,
 )
 from flwr.proto.node_pb2 import NodeInfo
@@ -173,6 +174,16 @@ class Control:
         """Stop a run; whether the SuperLink did."""
         request = StopRunRequest(run_id=run_id)
         return bool(self._call("stop a run", lambda: self._client.StopRun(request)).success)
+
+    def logs(self, run_id: int) -> Iterator[str]:
+        """What a run's ServerApp writes, from its start to its end; waits for more in between.
+
+        Flower takes the ServerApp's output away from its process, so this is the only way to it.
+        """
+        request = StreamLogsRequest(run_id=run_id, after_timestamp=0.0)
+        stream = self._call("read a run's log", lambda: self._client.StreamLogs(request))
+        while (reply := self._call("read a run's log", lambda: next(stream, None))) is not None:
+            yield reply.log_output
 
     def nodes(self) -> list[NodeFacts]:
         """The registered nodes."""

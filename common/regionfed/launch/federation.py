@@ -6,9 +6,9 @@ import logging
 import shutil
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from regionfed.config.current import CONFIG_VARIABLE
 from regionfed.config.federation import FederationConfig
@@ -17,7 +17,7 @@ from regionfed.errors import RunFailed, TransportError
 from regionfed.flower.adapter import Control, RunState
 from regionfed.flower.bundle import GLOBAL, bundle
 from regionfed.launch.observe import Observer
-from regionfed.launch.plan import plan_processes
+from regionfed.launch.plan import GLOBAL_TIER, plan_processes
 from regionfed.launch.ports import Ports
 from regionfed.launch.supervisor import Supervisor
 from regionfed.run.folder import RunFolder
@@ -25,6 +25,8 @@ from regionfed.run.progress import ProgressEvent, ProgressSink, ignore_progress
 from regionfed.run.result import Result
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 RUN_VARIABLE = "REGIONFED_RUN_DIR"
 RESUBMISSIONS = 3
@@ -59,6 +61,7 @@ class LocalFederation:
         self._progress = progress
         self._run: int | None = None
         self._submissions = 0
+        self._settings: dict[str, str] = {"engine": "up"}
         self._app_lost: float | None = None
         home = folder.path.resolve() / "processes"
         shutil.rmtree(home, ignore_errors=True)
@@ -79,8 +82,8 @@ class LocalFederation:
         self._supervisor = Supervisor(
             self._plan.processes, mark=self._plan.mark, deadline=config.network.start_deadline
         )
-        self._control = Control(self._plan.control)
-        self._observer = Observer(folder, self._plan.daemons, rounds=config.run.rounds)
+        self._control = Control(self._plan.controls[GLOBAL_TIER])
+        self._observer = Observer(folder, self._plan, rounds=config.run.rounds)
 
     def __enter__(self) -> Self:
         self.start()
@@ -111,11 +114,17 @@ class LocalFederation:
             raise
         self._tell("ready", f"after {time.monotonic() - began:.1f} s")
 
-    def submit(self) -> int:
-        """Submit the global run and return its id."""
+    def submit(self, settings: Mapping[str, str] | None = None) -> int:
+        """Submit the global run and return its id; `settings` override its bundle's own.
+
+        A run that has to be submitted again gets the same settings.
+        """
+        if settings is not None:
+            self._settings = {**self._settings, **settings}
         self._submissions += 1
-        self._run = self._control.start_run(bundle(GLOBAL), {"engine": "up"})
+        self._run = self._control.start_run(bundle(GLOBAL), self._settings)
         self._app_lost = None
+        self._observer.logs.follow(GLOBAL_TIER, self._plan.controls[GLOBAL_TIER], self._run)
         logger.info("submitted the global run %d", self._run)
         return self._run
 
@@ -125,6 +134,12 @@ class LocalFederation:
         A run whose ServerApp died is submitted again and goes on from its checkpoint. Raises
         RunFailed with Flower's reason when it ends without a result or keeps dying.
         """
+        return self.wait_for(self._result, progress)
+
+    def wait_for(
+        self, found: Callable[[], T | None], progress: ProgressSink = ignore_progress
+    ) -> T:
+        """Wait for the run's end and return what it left, as `found` reads it; see `wait`."""
         away_since: float | None = None
         while True:
             self._supervisor.check()
@@ -141,7 +156,7 @@ class LocalFederation:
                 continue
             if not state.live:
                 self._observer.tell(progress)
-                result = self._result()
+                result = found()
                 if result is not None:
                     return result
                 self._again(f"the global run ended without a result ({state})")
@@ -185,7 +200,7 @@ class LocalFederation:
         if self._submissions > RESUBMISSIONS:
             raise RunFailed(
                 f"{why}, after {self._submissions} attempts; see "
-                f"{self._folder.logs / 'global-superexec.log'}"
+                f"{self._observer.logs.path(GLOBAL_TIER)}"
             )
         logger.warning("%s; submitting it again", why)
         self._tell("restart", why)

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 
 from regionfed.bridge.client import GrpcBridge
 from regionfed.errors import RegionFedError
+from regionfed.launch.logs import ServerAppLogs
+from regionfed.launch.plan import FederationPlan
 from regionfed.run.folder import RunFolder
 from regionfed.run.progress import ProgressEvent, ProgressSink
 
@@ -18,11 +20,11 @@ class Observer:
 
     Args:
         folder: the run's folder, in which the global ServerApp notes its events.
-        daemons: address of each region's daemon.
+        plan: where the tiers are.
         rounds: rounds that are planned.
     """
 
-    def __init__(self, folder: RunFolder, daemons: Mapping[str, str], *, rounds: int) -> None:
+    def __init__(self, folder: RunFolder, plan: FederationPlan, *, rounds: int) -> None:
         from regionfed_server.watch import read_progress
 
         self.since = time.time()
@@ -31,8 +33,10 @@ class Observer:
         self._rounds = rounds
         # A status that takes long is left out: watching must not hold up the run.
         self._bridges = {
-            region: GrpcBridge(address, patience=0.0) for region, address in daemons.items()
+            region: GrpcBridge(address, patience=0.0) for region, address in plan.daemons.items()
         }
+        self._controls = plan.controls
+        self.logs = ServerAppLogs(folder.logs)
         self._seen = sum(1 for _ in read_progress(folder))
         self._last: dict[str, ProgressEvent] = {}
         self._next_look = 0.0
@@ -47,9 +51,12 @@ class Observer:
         self._next_look = time.monotonic() + _LOOK_S
         for region, bridge in self._bridges.items():
             try:
-                report = bridge.status().progress
+                status = bridge.status()
             except RegionFedError:
                 continue
+            if status.run:
+                self.logs.follow(region, self._controls[region], int(status.run))
+            report = status.progress
             event = self._event(region, report)
             if report and self._last.get(region) != event:
                 self._last[region] = event

@@ -11,6 +11,8 @@ from pathlib import Path
 from regionfed.launch.ports import Ports
 from regionfed.launch.watchdog import MARK, NAME
 
+GLOBAL_TIER = "global"
+
 
 @dataclass(frozen=True)
 class ProcessSpec:
@@ -31,11 +33,15 @@ class ProcessSpec:
 
 @dataclass(frozen=True)
 class FederationPlan:
-    """All processes and the addresses that whoever watches needs."""
+    """All processes and the addresses that whoever watches needs.
+
+    `controls` are the SuperLinks' HTTP addresses by tier (`global` or a region), `daemons` those
+    of the regions' daemons.
+    """
 
     mark: str
     processes: tuple[ProcessSpec, ...]
-    control: str
+    controls: Mapping[str, str]
     daemons: Mapping[str, str]
 
 
@@ -61,17 +67,18 @@ def plan_processes(
         mark: value of the environment variable `MARK`.
     """
     builder = _Builder(folder=folder, logs=logs, settings={**settings, MARK: mark})
-    control, fleet = builder.superlink("global", ports)
+    controls: dict[str, str] = {}
+    controls[GLOBAL_TIER], fleet = builder.superlink(GLOBAL_TIER, ports)
     daemons: dict[str, str] = {}
     for region, clients in topology.items():
-        region_control, region_fleet = builder.superlink(region, ports)
+        controls[region], region_fleet = builder.superlink(region, ports)
         daemons[region] = ports.take(f"{region}/daemon")
         builder.add(
             f"{region}/daemon",
             [
                 *(sys.executable, "-m", "regionfed_coordinator.daemon.main"),
                 *("--region", region, "--bind", daemons[region]),
-                *("--state-dir", str(states[region]), "--superlink", region_control),
+                *("--state-dir", str(states[region]), "--superlink", controls[region]),
             ],
             stage=1,
             probe=daemons[region],
@@ -90,7 +97,7 @@ def plan_processes(
                 superlink=region_fleet,
                 settings={"region": region, "client": client},
             )
-    return FederationPlan(mark, tuple(builder.specs), control, daemons)
+    return FederationPlan(mark, tuple(builder.specs), controls, daemons)
 
 
 class _Builder:

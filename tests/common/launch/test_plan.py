@@ -35,6 +35,7 @@ def test_all_processes_are_there_under_their_names(plan: FederationPlan) -> None
         *("south/superlink", "south/superexec", "south/daemon", "south/uplink", "south/c00"),
     ]
     assert set(plan.daemons) == {"north", "south"}
+    assert set(plan.controls) == {"global", "north", "south"}
 
 
 def test_superlinks_keep_their_state_and_come_first(plan: FederationPlan) -> None:
