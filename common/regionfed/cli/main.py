@@ -22,10 +22,12 @@ COMMANDS = {
     "simulate": "Run all tiers in this process, with the same apps as a deployment.",
     "up": "Run all tiers as processes of this machine, over loopback gRPC.",
     "plan": "Check a configuration and print what a run would cost; nothing is trained.",
+    "diagnose": "Measure whether regions conflict: is a global model enough?",
     "report": "Write report.html of a run anew, also of one that failed or still runs.",
     "privacy": "What a privacy budget buys, what a run has spent, and whether it holds.",
     "certs": "Make certificates and keys; private keys stay on site.",
     "check": "Check a process before or during a run.",
+    "compose": "Files that start the federation in containers.",
     "schema": "Print the JSON schema of the federation file, or write the generated reference.",
     "version": "Print the versions of RegionFed and of what it runs on.",
 }
