@@ -14,16 +14,18 @@ from dataclasses import replace
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
-from regionfed.data.open import open_data
 
 from regionfed.bridge.api import Job, JobResult, WorkerSuperseded
 from regionfed.bridge.connect import bridge_for
 from regionfed.config.current import current_config, require_same_digest
+from regionfed.data.open import open_data
+from regionfed.diagnosis.settings import PHASE
 from regionfed.errors import RegionFedError, TransportError
 from regionfed.flower.names import client_resolver
 from regionfed.flower.roster import Roster
 from regionfed.messages import RegionOrder, WireMessage
 from regionfed_coordinator.absorb import absorb
+from regionfed_coordinator.diagnose import diagnose_region
 from regionfed_coordinator.evaluate import evaluate_region
 from regionfed_coordinator.region import Region
 from regionfed_coordinator.state import RegionState
@@ -32,7 +34,7 @@ from regionfed_coordinator.train import train_region
 logger = logging.getLogger(__name__)
 
 JOB_WAIT_SECONDS = 15.0
-NAMING_SECONDS = 20.0
+NAMING_SECONDS = 90.0
 """How long a new node may take to say who it is."""
 NAMING_WAIT_SECONDS = 0.3
 """How long one look at the roster waits for that; the rest of a round goes on meanwhile."""
@@ -51,7 +53,9 @@ def main(grid: Grid, context: Context) -> None:
         name=name,
         config=config,
         grid=grid,
-        roster=Roster(grid, client_resolver(name, deadline=NAMING_SECONDS, wait=NAMING_WAIT_SECONDS)),
+        roster=Roster(
+            grid, client_resolver(name, deadline=NAMING_SECONDS, wait=NAMING_WAIT_SECONDS)
+        ),
         bridge=bridge,
         clients=data.clients(name),
         poll=float(config.network.poll),
@@ -98,6 +102,11 @@ def run_job(region: Region, job: Job) -> tuple[JobResult, RegionState | None]:
         order = RegionOrder.from_record(job.content)
         require_same_digest(region.config, order.digest, sender="the global server")
         answer: WireMessage
+        if job.kind == PHASE:
+            # Measures only: the region's state stays as it is.
+            return JobResult(
+                job.job_id, "result", content=diagnose_region(region, order).to_record()
+            ), None
         if job.kind == "train":
             answer, state = train_region(region, order, _caught_up(region, order, state))
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
@@ -15,6 +16,8 @@ from flwr.serverapp import Grid, ServerApp
 from regionfed.config.current import current_config
 from regionfed.config.federation import FederationConfig
 from regionfed.data.open import open_data
+from regionfed.diagnosis.report import DiagnosisReport
+from regionfed.diagnosis.settings import PHASE, DiagnosisSettings, require_diagnosable
 from regionfed.errors import ConfigError, RegionFedError
 from regionfed.flower.names import region_resolver
 from regionfed.flower.roster import Roster
@@ -25,6 +28,8 @@ from regionfed.run.folder import RunFolder
 from regionfed.run.progress import ProgressSink
 from regionfed.run.result import ModelFacts, Result, Topology
 from regionfed.run.summary import summarise
+from regionfed.tasks.spec import TaskSpec
+from regionfed_server.diagnose import DiagnosisRun
 from regionfed_server.exchange import Regions
 from regionfed_server.rounds import GlobalRun, new_run_id
 from regionfed_server.state import GlobalState
@@ -35,7 +40,7 @@ logger = logging.getLogger(__name__)
 RUN_VARIABLE = "REGIONFED_RUN_DIR"
 """Folder of the run, as the ServerApp sees it."""
 
-NAMING_SECONDS = 20.0
+NAMING_SECONDS = 90.0
 """How long a new node may take to say who it is."""
 NAMING_WAIT_SECONDS = 0.3
 """How long one look at the roster waits for that; the rest of a round goes on meanwhile."""
@@ -53,6 +58,11 @@ def main(grid: Grid, context: Context) -> None:
     if context.run_config.get("engine") in ("simulate", "up"):
         engine = context.run_config["engine"]
     folder = RunFolder(Path(path))
+    asked = str(context.run_config.get(PHASE, ""))
+    if asked:
+        settings = DiagnosisSettings.model_validate_json(asked)
+        diagnose(grid, current_config(), settings, progress_of(folder)).write(folder.path)
+        return
     run(grid, current_config(), folder, progress_of(folder), engine=engine)
 
 
@@ -66,46 +76,18 @@ def run(
 ) -> Result:
     """Execute the run in `folder` and write `result.json`, also when it fails."""
     started, clock = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
-    data = open_data(config.data, config.run.seed)
-    topology = Topology(engine=engine, regions={name: data.clients(name) for name in data.regions})
-    model = build_model(
-        config.model, tasks=data.tasks, vocabulary=data.vocabulary, seed=config.run.seed
-    )
-    flat = FlatModel(model.module)
-    theta, buffers = flat.read(), flat.read_buffers()
-    facts = ModelFacts(
-        kind=config.model.kind,
-        name=config.model.checkpoint or config.model.factory or config.model.preset,
-        parameters=theta.size,
-        bytes=theta.nbytes + buffers.nbytes,
-    )
-    regions = Regions(
-        config=config,
-        grid=grid,
-        roster=Roster(grid, region_resolver(deadline=NAMING_SECONDS, wait=NAMING_WAIT_SECONDS)),
-        names=data.regions,
-        digest=config.digest(),
-        layout=agreement_digest(
-            flat.layout, config.model, tasks=data.tasks, vocabulary=data.vocabulary
-        ),
-    )
-    initial = GlobalState(
-        run=new_run_id(), round=0, theta=theta, buffers=buffers if buffers.size else None
-    )
-    # The server needs the model for its first vector only.
-    tasks = data.tasks
-    del model, flat
+    start = _open(grid, config, engine=engine)
     failure: RegionFedError | None = None
     try:
-        GlobalRun(config, regions, folder, tasks, initial, progress).execute()
+        GlobalRun(config, start.regions, folder, start.tasks, start.initial, progress).execute()
     except RegionFedError as error:
         logger.error("the run failed: %s", error)
         failure = error
     result = summarise(
         config=config,
         records=folder.metrics().read(),
-        topology=topology,
-        model=facts,
+        topology=start.topology,
+        model=start.facts,
         status="ok" if failure is None else "failed",
         reason="" if failure is None else str(failure),
         started=started,
@@ -115,3 +97,68 @@ def run(
     if failure is not None:
         raise failure
     return result
+
+
+def diagnose(
+    grid: Grid, config: FederationConfig, settings: DiagnosisSettings, progress: ProgressSink
+) -> DiagnosisReport:
+    """Diagnose the connected regions; nothing is written and no region's state changes."""
+    require_diagnosable(config)
+    start = _open(grid, config, engine="deployed")
+    return DiagnosisRun(
+        config=config,
+        settings=settings,
+        regions=start.regions,
+        run=start.initial.run,
+        theta=start.initial.theta,
+        buffers=start.initial.buffers,
+        progress=progress,
+    ).execute()
+
+
+@dataclass(frozen=True)
+class _Start:
+    """What a run begins with."""
+
+    topology: Topology
+    facts: ModelFacts
+    regions: Regions
+    initial: GlobalState
+    tasks: tuple[TaskSpec, ...]
+
+
+def _open(
+    grid: Grid, config: FederationConfig, *, engine: Literal["simulate", "up", "deployed"]
+) -> _Start:
+    """The regions by name, and the model's first vector; the model itself is not kept."""
+    data = open_data(config.data, config.run.seed)
+    model = build_model(
+        config.model, tasks=data.tasks, vocabulary=data.vocabulary, seed=config.run.seed
+    )
+    flat = FlatModel(model.module)
+    theta, buffers = flat.read(), flat.read_buffers()
+    return _Start(
+        topology=Topology(
+            engine=engine, regions={name: data.clients(name) for name in data.regions}
+        ),
+        facts=ModelFacts(
+            kind=config.model.kind,
+            name=config.model.checkpoint or config.model.factory or config.model.preset,
+            parameters=theta.size,
+            bytes=theta.nbytes + buffers.nbytes,
+        ),
+        regions=Regions(
+            config=config,
+            grid=grid,
+            roster=Roster(grid, region_resolver(deadline=NAMING_SECONDS, wait=NAMING_WAIT_SECONDS)),
+            names=data.regions,
+            digest=config.digest(),
+            layout=agreement_digest(
+                flat.layout, config.model, tasks=data.tasks, vocabulary=data.vocabulary
+            ),
+        ),
+        initial=GlobalState(
+            run=new_run_id(), round=0, theta=theta, buffers=buffers if buffers.size else None
+        ),
+        tasks=data.tasks,
+    )
