@@ -91,7 +91,7 @@ class QueryWriter:
         return Row("ner", " ".join(word for word, _ in text), " ".join(kind for _, kind in text))
 
     def _spell_row(self, rng: np.random.Generator) -> Row:
-        room = self._config.max_tokens - 2  # every word must come back right, so fewer of them
+        room = max(2, self._config.max_tokens - 3)  # every word must come back right, so fewer
         pairs = self._entities(rng, room=room)
         wrong = ""
         right = ""
