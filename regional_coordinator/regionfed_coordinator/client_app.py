@@ -13,6 +13,7 @@ from flwr.clientapp import ClientApp
 
 from regionfed.bridge.api import Job
 from regionfed.bridge.connect import bridge_for
+from regionfed.diagnosis.settings import PHASE
 from regionfed.errors import RegionFedError
 from regionfed.flower.names import identify
 from regionfed.messages import Refusal, RegionOrder
@@ -33,6 +34,12 @@ def train(message: Message, context: Context) -> Message:
 def evaluate(message: Message, context: Context) -> Message:
     """The evaluation phase of a round."""
     return _relay(message, context, "evaluate")
+
+
+@app.train(PHASE)
+def diagnose(message: Message, context: Context) -> Message:
+    """One round of a diagnosis."""
+    return _relay(message, context, PHASE)
 
 
 @app.query()

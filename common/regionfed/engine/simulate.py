@@ -43,8 +43,22 @@ def simulate(
     `faults` maps a region to faults of its clients by name, for drills. Raises what the run
     raises; `result.json` is written in either case.
     """
-    from regionfed_client.runtime import release_runtimes
     from regionfed_server.server_app import run
+
+    with local_tiers(config, folder, faults=faults) as (uplinks, config):
+        return run(uplinks, config, folder, progress, engine="simulate")
+
+
+@contextmanager
+def local_tiers(
+    config: FederationConfig,
+    folder: RunFolder,
+    *,
+    faults: Mapping[str, Mapping[str, Fault]] | None = None,
+) -> Iterator[tuple[LocalGrid, FederationConfig]]:
+    """Regions and clients at work in this process: the global grid, and the configuration they
+    have (with a poll that fits one process)."""
+    from regionfed_client.runtime import release_runtimes
 
     config = config.model_copy(
         update={"network": config.network.model_copy(update={"poll": POLL_SECONDS})}
@@ -66,7 +80,7 @@ def simulate(
             workers=len(data.regions),
         )
         stack.callback(uplinks.close)
-        return run(uplinks, config, folder, progress, engine="simulate")
+        yield uplinks, config
 
 
 @contextmanager

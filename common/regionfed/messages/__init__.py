@@ -1,6 +1,7 @@
 """Every message between tiers, typed, with the one place that turns it into records."""
 
 from regionfed.messages.client import ClientScores, ClientUpdate, EvaluateOrder, TrainOrder
+from regionfed.messages.diagnosis import GroupUpdates
 from regionfed.messages.region import Refusal, RegionOrder, RegionScores, RegionUpdate
 from regionfed.messages.wire import Vector, WireMessage, finite_vector, message_kind
 
@@ -8,6 +9,7 @@ __all__ = [
     "ClientScores",
     "ClientUpdate",
     "EvaluateOrder",
+    "GroupUpdates",
     "Refusal",
     "RegionOrder",
     "RegionScores",

@@ -69,13 +69,14 @@ def test_severity_follows_the_size_of_the_difference_not_its_significance():
         regions = federation(regions=5, clients=10, odd=(0,), shift=shift, noise=0.05)
         return diagnose(regions).regions[0]
 
-    assert finding(0.1).finding is Finding.ALIGNED
-    assert finding(0.1).p_value <= 0.01
-    assert finding(0.4).finding is Finding.MILD
-    assert finding(1.5).finding is Finding.SEVERE
-    assert finding(0.4).relative_gap == pytest.approx(0.4, rel=0.15)
-    assert "mild" in finding(0.4).explain()
-    assert "noise floor" in finding(0.4).explain()
+    assert finding(0.3).finding is Finding.ALIGNED
+    assert finding(0.3).p_value <= 0.01
+    assert finding(1.2).finding is Finding.MILD
+    assert finding(3.0).finding is Finding.SEVERE
+    # Lengths 1 and sqrt(1 + 1.2^2) of the gradients, 1.2 between them.
+    assert finding(1.2).relative_gap == pytest.approx(1.2 / np.sqrt((1 + 2.44) / 2), rel=0.15)
+    assert "mild" in finding(1.2).explain()
+    assert "noise floor" in finding(1.2).explain()
 
 
 @pytest.mark.parametrize("clients", [2, 5, 10])
@@ -144,7 +145,7 @@ def test_identical_clients_without_scatter():
     same = np.ones((3, 4), np.float32)
     regions = [RegionUnits("a", same, [1] * 3), RegionUnits("b", same, [1] * 3)]
     assert {r.finding for r in diagnose(regions).regions} == {Finding.ALIGNED}
-    regions[1] = RegionUnits("b", 2 * same, [1] * 3)
+    regions[1] = RegionUnits("b", -same, [1] * 3)
     assert all(r.finding is not Finding.ALIGNED for r in diagnose(regions).regions)
 
 

@@ -1,0 +1,1 @@
+"""Is a global model enough for these regions? Measured before any commitment."""
