@@ -56,7 +56,7 @@ def execute(
     config = read_config(config_path, overrides)
     folder = RunFolder.create(config, out=out, resume=resume)
     keep_logs_in(folder.logs)
-    _log_to(folder.logs / f"{name}.log")
+    log_to(folder.logs / f"{name}.log")
     typer.echo(f"run folder {folder.path}", err=True)
     before, started = _written(folder.result_file), time.monotonic()
     try:
@@ -135,7 +135,7 @@ def _written(path: Path) -> int:
     return path.stat().st_mtime_ns if path.exists() else 0
 
 
-def _log_to(path: Path) -> None:
+def log_to(path: Path) -> None:
     """Everything from INFO goes to the run's log; the console keeps to progress and errors."""
     handler = logging.FileHandler(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))

@@ -24,6 +24,7 @@ COMMANDS = {
     "plan": "Check a configuration and print what a run would cost; nothing is trained.",
     "diagnose": "Measure whether regions conflict: is a global model enough?",
     "report": "Write report.html of a run anew, also of one that failed or still runs.",
+    "bench": "Run a benchmark recipe and write its tables and plots.",
     "privacy": "What a privacy budget buys, what a run has spent, and whether it holds.",
     "certs": "Make certificates and keys; private keys stay on site.",
     "check": "Check a process before or during a run.",
