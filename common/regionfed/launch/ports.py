@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import socket
 
-from regionfed.errors import TransportError
+from regionfed.errors import ConfigError, TransportError
 
 
 class Ports:
-    """Hands out ports: counting up from `base`, or free ones where `base` is 0.
+    """Hands out loopback ports: counting up from `base`, or free ones where `base` is 0.
 
-    Raises TransportError, naming the port, when a counted port is taken.
+    Raises ConfigError for a host beyond loopback (local processes speak without TLS) and
+    TransportError, naming the port, when a counted port is taken.
     """
 
     def __init__(self, host: str, base: int) -> None:
+        if not _is_loopback(host):
+            raise ConfigError(
+                f"network.host = {host!r} is beyond loopback, where `regionfed up` would listen "
+                "without TLS; set it to 127.0.0.1, or deploy the tiers with certificates"
+            )
         self.host = host
         self._next = base
         self._given: set[int] = set()
@@ -45,3 +52,10 @@ class Ports:
             if port not in self._given:
                 self._given.add(port)
                 return port
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

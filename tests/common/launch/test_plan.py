@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from regionfed.errors import TransportError
+from regionfed.errors import ConfigError, TransportError
 from regionfed.launch.plan import FederationPlan, plan_processes
 from regionfed.launch.ports import Ports
 from regionfed.launch.watchdog import MARK, NAME
@@ -88,3 +88,9 @@ def test_a_taken_port_is_named() -> None:
         port = taken.getsockname()[1]
         with pytest.raises(TransportError, match=f"port {port} of 127.0.0.1, wanted for a SuperL"):
             Ports("127.0.0.1", port).take("a SuperLink")
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "10.0.0.1", "example.org"])
+def test_nothing_listens_without_tls_beyond_loopback(host: str) -> None:
+    with pytest.raises(ConfigError, match="beyond loopback"):
+        Ports(host, 0)
