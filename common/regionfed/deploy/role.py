@@ -38,6 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)sZ %(levelname)s %(name)s: %(message)s"
     )
+    logging.getLogger("httpx").setLevel(logging.WARNING)
     if not words:
         print(__doc__, file=sys.stderr)
         return 2
