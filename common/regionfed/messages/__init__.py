@@ -3,20 +3,33 @@
 from regionfed.messages.client import ClientScores, ClientUpdate, EvaluateOrder, TrainOrder
 from regionfed.messages.diagnosis import GroupUpdates
 from regionfed.messages.region import Refusal, RegionOrder, RegionScores, RegionUpdate
-from regionfed.messages.wire import Vector, WireMessage, finite_vector, message_kind
+from regionfed.messages.summed import (
+    SecureAnswer,
+    SecureOrder,
+    SummedVector,
+    pack_step,
+    unpack_step,
+)
+from regionfed.messages.wire import MaskedVector, Vector, WireMessage, finite_vector, message_kind
 
 __all__ = [
     "ClientScores",
     "ClientUpdate",
     "EvaluateOrder",
     "GroupUpdates",
+    "MaskedVector",
     "Refusal",
     "RegionOrder",
     "RegionScores",
     "RegionUpdate",
+    "SecureAnswer",
+    "SecureOrder",
+    "SummedVector",
     "TrainOrder",
     "Vector",
     "WireMessage",
     "finite_vector",
     "message_kind",
+    "pack_step",
+    "unpack_step",
 ]

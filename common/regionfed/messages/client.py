@@ -9,7 +9,11 @@ from regionfed.messages.wire import Vector, WireMessage
 
 @dataclass(frozen=True)
 class TrainOrder(WireMessage):
-    """Train from `start` (theta_t, or theta_t + theta_r where the strategy keeps a residual)."""
+    """Train from `start` (theta_t, or theta_t + theta_r where the strategy keeps a residual).
+
+    `attempt` tells apart two askings of one round and `step` is the packed masking request; both
+    are for clients whose answers are only summed.
+    """
 
     run: str
     region: str
@@ -18,6 +22,8 @@ class TrainOrder(WireMessage):
     layout: str
     start: Vector
     buffers: Vector | None = None
+    attempt: int = 0
+    step: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -43,7 +49,8 @@ class EvaluateOrder(WireMessage):
     validation losses at `base + rho*direction`. `work` asks for `local-training` from base or for
     the `lookahead-gradient` at base (K steps by configuration). `user` asks the device to train its
     own part on the regional model and to score it; `region_update` (g~_r) then lets it measure its own
-    conflict. theta_u stays on the device.
+    conflict. theta_u stays on the device. A `channel` asks for one summed vector instead
+    (regionfed.privacy.terms), with `attempt` and `step` as in a TrainOrder.
     """
 
     run: str
@@ -60,6 +67,9 @@ class EvaluateOrder(WireMessage):
     work: str = ""
     user: bool = False
     region_update: Vector | None = None
+    channel: str = ""
+    attempt: int = 0
+    step: bytes = b""
 
 
 @dataclass(frozen=True)

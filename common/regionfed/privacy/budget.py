@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from regionfed.config.federation import FederationConfig
 from regionfed.errors import PrivacyError
 from regionfed.privacy.events import (
     EVENT_KINDS,
@@ -28,6 +29,8 @@ DEFAULT_EPSILON = 2.0
 DEFAULT_DELTA = 1e-5
 DEFAULT_ROUNDS = 50
 DEFAULT_PARTICIPATIONS = 5
+LOOKS_AHEAD = ("interp", "meta", "dynamic")
+"""Strategies that look, or may look, at the clients' data a second time."""
 
 DEFAULT_SHARES: Mapping[str, float] = MappingProxyType(
     {
@@ -89,3 +92,13 @@ def split_budget(
 def training_multiplier(allocations: list[Allocation]) -> float:
     """The noise multiplier of the training update among `allocations`."""
     return next(a.noise_multiplier for a in allocations if a.release == TrainingUpdate.kind)
+
+
+def training_uses(config: FederationConfig) -> int:
+    """How often a run releases sums of one client's updates: its rounds, and a look-ahead.
+
+    A client takes part in at most `max_participations` rounds. Interp and Meta, and Dynamic which
+    may choose them, look at the clients once more after the last round.
+    """
+    participations = min(config.privacy.budget.max_participations, config.run.rounds)
+    return participations + (config.method.strategy in LOOKS_AHEAD)
