@@ -46,10 +46,15 @@ class RegionalMean:
 
 @dataclass
 class Federation:
-    """The configuration at work on a population."""
+    """The configuration at work on a population.
+
+    `stack` trains clients in one pass where that is faster (`training.batched`); results are then
+    equal up to rounding only to those of systems that add something to each client's steps.
+    """
 
     config: FederationConfig
     population: Population
+    stack: bool = True
     _stacked: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -60,7 +65,7 @@ class Federation:
                 "'client' and 'paper'; measure the others with `regionfed simulate`"
             )
         population = self.population
-        self._stacked = (
+        self._stacked = self.stack and (
             choose_mode(population.model, population.flat, self.config.training) == "stacked"
         )
 

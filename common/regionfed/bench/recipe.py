@@ -23,6 +23,9 @@ from regionfed.errors import ConfigError
 
 SizeName = Literal["smoke", "full"]
 
+NO_NOISE: Mapping[str, Any] = {"privacy": {"mode": "off"}}
+"""Systems are compared without noise unless a recipe asks for it."""
+
 
 class Layer(Section):
     """Values laid over those of the layers before: the recipe, then its size, then its setting."""
@@ -151,7 +154,7 @@ def jobs_of(recipe: Recipe, size: SizeName, *, origin: str) -> list[Job]:
             (name for name in SYSTEMS if name in names), key=lambda n: SYSTEMS[n].needs_marks
         )
         for seed in chosen.seeds or bench.seeds:
-            tables = _merged(recipe.federation, chosen.federation, setting.federation)
+            tables = _merged(NO_NOISE, recipe.federation, chosen.federation, setting.federation)
             tables.setdefault("run", {})["seed"] = seed
             config = _config(tables, origin=f"{origin}, setting {setting.name}")
             for name in ordered:
