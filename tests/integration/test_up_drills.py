@@ -18,7 +18,6 @@ from convex_model import WIDTH
 from regionfed.config.federation import FederationConfig
 from regionfed.engine import simulate
 from regionfed.launch import LocalFederation
-from regionfed.launch.watchdog import MARK
 from regionfed.run.folder import RunFolder
 from regionfed.run.progress import ProgressEvent
 
@@ -79,11 +78,12 @@ def _factory_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
 
 
-def left_behind() -> list[str]:
+def left_behind(folder: RunFolder) -> list[str]:
     found = []
     for process in psutil.process_iter():
         try:
-            if process.status() != psutil.STATUS_ZOMBIE and MARK in process.environ():
+            ours = process.environ().get("REGIONFED_RUN_DIR") == str(folder.path.resolve())
+            if ours and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(" ".join(process.cmdline()[:3]))
         except (psutil.Error, OSError):
             continue
@@ -108,7 +108,6 @@ def test_the_run_completes_with_the_undisturbed_model(
 ) -> None:
     folder = RunFolder.create(config, out=tmp_path / "run")
     killed: list[int] = []
-    before = set(left_behind())
 
     with LocalFederation(config, folder) as federation:
 
@@ -124,5 +123,5 @@ def test_the_run_completes_with_the_undisturbed_model(
     assert len(killed) == (victim != "nobody")
     assert result.skipped == ()
     np.testing.assert_array_equal(theta(folder), undisturbed)
-    assert set(left_behind()) <= before
+    assert left_behind(folder) == []
     assert (folder.logs / "global-serverapp.log").stat().st_size > 0
