@@ -9,14 +9,21 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from regionfed.config.current import current_config, require_same_digest
-from regionfed.errors import ModelError, RegionFedError
+from regionfed.errors import ConfigError, IdentityError, ModelError, PrivacyError, RegionFedError
 from regionfed.flower.names import identify
-from regionfed.messages import EvaluateOrder, Refusal, TrainOrder, WireMessage
+from regionfed.messages import EvaluateOrder, Refusal, SecureOrder, TrainOrder, WireMessage
+from regionfed.messages.summed import SECURE
+from regionfed.privacy.terms import Channel
 from regionfed_client.evaluate import evaluate_client
 from regionfed_client.runtime import ClientRuntime, client_runtime
+from regionfed_client.secure import SecureDevice
+from regionfed_client.summed import region_terms
 from regionfed_client.train import train_client
 
 logger = logging.getLogger(__name__)
+
+_WITHOUT_DATA = (ConfigError, IdentityError, PrivacyError)
+"""Errors about settings, keys and rules; their words come from no row."""
 
 app = ClientApp()
 
@@ -45,6 +52,20 @@ def evaluate(message: Message, context: Context) -> Message:
     return answer(message, context, work)
 
 
+@app.train(SECURE)
+def secure(message: Message, context: Context) -> Message:
+    """A step of secure aggregation without data: opening or unmasking."""
+
+    def work(runtime: ClientRuntime) -> WireMessage:
+        order = SecureOrder.from_record(message.content)
+        require_same_digest(runtime.config, order.digest, sender=f"region {order.region}")
+        terms = region_terms(runtime)
+        device = SecureDevice.open(runtime, terms, run=order.run, channel=Channel(order.channel))
+        return device.step(order)
+
+    return answer(message, context, work)
+
+
 @app.query()
 def query(message: Message, context: Context) -> Message:
     """Say which client this is."""
@@ -55,13 +76,27 @@ def answer(
     message: Message, context: Context, work: Callable[[ClientRuntime], WireMessage]
 ) -> Message:
     """The work's answer, or a refusal that says why there is none."""
+    private = current_config().privacy.mode != "off"
     try:
         with client_runtime(current_config(), dict(context.node_config)) as runtime:
             reply: WireMessage = work(runtime)
     except RegionFedError as error:
         logger.error("refused: %s", error)
-        reply = Refusal(error=type(error).__name__, reason=str(error))
+        reply = Refusal(error=type(error).__name__, reason=_sayable(error, private=private))
+    except Exception as error:
+        if not private:
+            raise
+        # Flower would send the exception's text, which may quote data.
+        logger.exception("this client's work failed")
+        reply = Refusal(error="Exception", reason=_sayable(error, private=True))
     return Message(reply.to_record(), reply_to=message)
+
+
+def _sayable(error: Exception, *, private: bool) -> str:
+    """The reason as it may leave the device: in a private mode, none that could quote data."""
+    if not private or isinstance(error, _WITHOUT_DATA):
+        return str(error)
+    return f"{type(error).__name__} on the device; its own log has the reason"
 
 
 def check_order(runtime: ClientRuntime, *, digest: str, layout: str, region: str) -> None:

@@ -2,23 +2,96 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from regionfed.errors import UpdateError
-from regionfed.messages import ClientScores, EvaluateOrder, Vector
+from regionfed.errors import PrivacyError, UpdateError
+from regionfed.messages import ClientScores, EvaluateOrder, SummedVector, Vector
 from regionfed.method.compose import compose
 from regionfed.method.strategies import ClientWork
 from regionfed.models.base import EncodedRows
+from regionfed.privacy.metric_vector import metric_vector
+from regionfed.privacy.simulation import in_simulation
+from regionfed.privacy.terms import Channel, RegionTerms
 from regionfed.training.evaluate import counts, losses_at
 from regionfed.training.gradient import multi_step_gradient
 from regionfed.training.local import local_train
 from regionfed.training.seeds import derive_seed
 from regionfed_client.runtime import ClientRuntime
-from regionfed_client.user import serve_user
+from regionfed_client.summed import Values, region_terms, summed_answer
+from regionfed_client.user import keep_served, serve_user
 
 
-def evaluate_client(runtime: ClientRuntime, order: EvaluateOrder) -> ClientScores:
-    """Answer one evaluation order on the client's own rows."""
+def evaluate_client(runtime: ClientRuntime, order: EvaluateOrder) -> ClientScores | SummedVector:
+    """Answer one evaluation order on the client's own rows.
+
+    Raises PrivacyError for a question that the privacy mode does not allow.
+    """
+    terms = region_terms(runtime)
+    if order.channel:
+        return _summed(runtime, order, terms)
+    if terms.mode.per_client:
+        _require_simulated(order, terms)
+    elif terms.masked and order.work:
+        raise PrivacyError("with secure aggregation on, work on training rows is not sent openly")
+    return _scores(runtime, order)
+
+
+def _require_simulated(order: EvaluateOrder, terms: RegionTerms) -> None:
+    """Un-noised scores leave a client in a simulation only, and nothing but scores does."""
+    measured = terms.config.privacy.audit_metrics == "simulated" and in_simulation()
+    if not measured or order.rhos or order.work or order.user:
+        raise PrivacyError(
+            f"privacy.mode = '{terms.mode}': this client sends no un-noised scores, losses or "
+            "gradients"
+        )
+
+
+def _summed(runtime: ClientRuntime, order: EvaluateOrder, terms: RegionTerms) -> SummedVector:
+    """One charged vector: a look-ahead, loss differences, or scores."""
+    try:
+        channel = Channel(order.channel)
+    except ValueError as error:
+        raise UpdateError(f"unknown channel `{order.channel}`") from error
+    if not terms.mode.per_client or channel is Channel.TRAIN:
+        raise PrivacyError(f"channel {channel} is not asked for in privacy.mode '{terms.mode}'")
+
+    def values() -> dict[str, Values]:
+        bench = runtime.bench
+        bench.flat.write(order.base)
+        if channel is Channel.LOOK_AHEAD:
+            return {channel.value: _work(runtime, order)}
+        if channel is Channel.LOSSES:
+            return {channel.value: _loss_differences(runtime, order, terms)}
+        levels = []
+        for level in terms.levels:
+            bench.flat.write(order.base if level == "global" else _regional(order))
+            levels.append(_counts(runtime))
+        return {channel.value: metric_vector(bench.data.tasks, levels)}
+
+    return summed_answer(
+        runtime,
+        terms,
+        channel=channel,
+        run=order.run,
+        round=order.round,
+        attempt=order.attempt,
+        step=order.step,
+        values=values,
+    )
+
+
+def _loss_differences(runtime: ClientRuntime, order: EvaluateOrder, terms: RegionTerms) -> Values:
+    """Mean validation loss at every rho but the first, less that at rho = 0."""
+    losses, rows = _losses(runtime, replace(order, rhos=terms.rhos))
+    if not rows:
+        return np.zeros(len(terms.rhos) - 1)
+    return (np.array(losses[1:]) - losses[0]) / rows
+
+
+def _scores(runtime: ClientRuntime, order: EvaluateOrder) -> ClientScores:
+    """Counts, losses and work in the open, where nothing forbids it."""
     bench = runtime.bench
     bench.flat.write(order.base)
     if order.buffers is not None:
@@ -31,6 +104,8 @@ def evaluate_client(runtime: ClientRuntime, order: EvaluateOrder) -> ClientScore
         scored[level] = _counts(runtime)
     if order.user:
         scored["user"] = serve_user(runtime, order, regional)
+    elif order.levels and runtime.config.client.keep_model:
+        keep_served(runtime, order, regional if "regional" in order.levels else order.base)
     work = _work(runtime, order) if order.work else None
     return ClientScores(
         client=runtime.client,

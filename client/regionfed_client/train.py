@@ -2,17 +2,53 @@
 
 from __future__ import annotations
 
-from regionfed.messages import ClientUpdate, TrainOrder
+from regionfed.messages import ClientUpdate, SummedVector, TrainOrder, Vector
+from regionfed.privacy.terms import Channel
 from regionfed.tasks.spec import TaskKind
-from regionfed.training.local import local_train
+from regionfed.training.local import LocalResult, local_train
 from regionfed.training.seeds import derive_seed
 from regionfed_client.runtime import ClientRuntime
+from regionfed_client.summed import region_terms, summed_answer
 
 
-def train_client(runtime: ClientRuntime, order: TrainOrder) -> ClientUpdate:
-    """g_u = start minus end after local training (algorithm section 2)."""
+def train_client(runtime: ClientRuntime, order: TrainOrder) -> ClientUpdate | SummedVector:
+    """g_u = start minus end after local training (algorithm section 2).
+
+    Where only sums may leave the device, the answer is one integer vector and nothing else.
+    """
+    terms = region_terms(runtime)
+    if not terms.sums_only:
+        result = _trained(runtime, order)
+        return ClientUpdate(
+            client=runtime.client,
+            round=order.round,
+            examples=result.examples,
+            steps=result.steps,
+            loss=result.loss,
+            update=result.update,
+            buffers=result.buffers if result.buffers.size else None,
+            labels=label_counts(runtime),
+        )
+
+    def values() -> dict[str, Vector]:
+        result = _trained(runtime, order)
+        return {Channel.TRAIN.value: result.update, "buffers": result.buffers}
+
+    return summed_answer(
+        runtime,
+        terms,
+        channel=Channel.TRAIN,
+        run=order.run,
+        round=order.round,
+        attempt=order.attempt,
+        step=order.step,
+        values=values,
+    )
+
+
+def _trained(runtime: ClientRuntime, order: TrainOrder) -> LocalResult:
     bench, config = runtime.bench, runtime.config
-    result = local_train(
+    return local_train(
         bench.model,
         bench.flat,
         runtime.encoded("train"),
@@ -20,16 +56,6 @@ def train_client(runtime: ClientRuntime, order: TrainOrder) -> ClientUpdate:
         seed=derive_seed(config.run.seed, order.round, runtime.region, runtime.client),
         start=order.start,
         start_buffers=order.buffers,
-    )
-    return ClientUpdate(
-        client=runtime.client,
-        round=order.round,
-        examples=result.examples,
-        steps=result.steps,
-        loss=result.loss,
-        update=result.update,
-        buffers=result.buffers if result.buffers.size else None,
-        labels=label_counts(runtime),
     )
 
 

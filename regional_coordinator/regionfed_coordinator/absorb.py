@@ -32,6 +32,9 @@ from regionfed.method.strategies import (
     Strategy,
 )
 from regionfed.method.strength import strength
+from regionfed.privacy.conflict_gate import ConflictGate
+from regionfed.privacy.terms import RegionTerms
+from regionfed_coordinator.measured import measured_conflict
 from regionfed_coordinator.state import RegionState
 
 
@@ -62,7 +65,13 @@ def router_of(method: MethodConfig) -> Router | None:
 
 
 def absorb(
-    config: FederationConfig, region: str, order: RegionOrder, state: RegionState, *, step: int
+    config: FederationConfig,
+    region: str,
+    order: RegionOrder,
+    state: RegionState,
+    *,
+    step: int,
+    terms: RegionTerms | None = None,
 ) -> RegionState:
     """Take in the global step of round `step`, from theta_t (kept in `state`) to `order.theta`.
 
@@ -78,18 +87,25 @@ def absorb(
         if order.mean_update is not None
         else derive_mean_update(state.theta, order.theta, eta=config.server.learning_rate)
     )
-    d = conflict(state.update, mean_update)
     shared = order.shared
+    raw = conflict(state.update, mean_update)
+    measured = measured_conflict(
+        raw, region=region, shared=shared, history=state.history, terms=terms
+    )
+    d, gate = measured.conflict, measured.gate
     mu = float(shared.get("mu", d))
     alpha = strength(
-        d,
+        d if gate.measured_alpha else mu,
         mu=mu,
         tau=config.method.alpha.temperature,
         alpha_min=config.method.alpha.minimum,
         scale=config.method.alpha.scale,
     )
     personal: dict[str, Any] = {"conflict": d, "mu": mu, "alpha": alpha}
-    name, why, h = _route(config, region, shared, state, d=d, mu=mu)
+    if not gate.measured_alpha:
+        # Not a measurement but noise: it is not shown as one.
+        personal = {"alpha": alpha, "gate": gate.reason}
+    name, why, h = _route(config, region, shared, state, d=d, mu=mu, gate=gate)
     if h is not None:
         personal["divergence"] = h
     strategy = strategy_named(name, config)
@@ -115,7 +131,13 @@ def absorb(
         personal=personal,
         history=[
             *state.history,
-            {"round": state.round, "conflict": d, "alpha": alpha, "strategy": name},
+            {
+                "round": state.round,
+                "conflict": d,
+                "alpha": alpha,
+                "strategy": name,
+                "squared": measured.squared,
+            },
         ],
     )
 
@@ -128,11 +150,14 @@ def _route(
     *,
     d: float,
     mu: float,
+    gate: ConflictGate,
 ) -> tuple[str, str, float | None]:
     """Strategy of this region, why, and h_r where it was needed."""
     router = router_of(config.method)
     if router is None:
         return config.method.strategy, "set by the configuration", None
+    if not gate.routing:
+        return "residual", gate.reason, None
     own, everyone = state.labels, dict(shared.get("labels", {}))
     names = sorted(set(own) | set(everyone))
     h = (

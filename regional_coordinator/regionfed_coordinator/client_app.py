@@ -54,7 +54,8 @@ def _relay(message: Message, context: Context, phase: str) -> Message:
     bridge = bridge_for(region, dict(context.node_config))
     try:
         order = RegionOrder.from_record(message.content)
-        job_id = f"{order.run}:{order.round}:{phase}"
+        # A run that its budget ends asks for its last round once more, now as the last.
+        job_id = f"{order.run}:{order.round}:{phase}" + (":final" if order.final else "")
         bridge.submit(Job(job_id, phase, message.content))
         left = message.metadata.created_at + message.metadata.ttl - time.time()
         result = bridge.fetch(job_id, max(1.0, left - ANSWER_MARGIN_SECONDS))

@@ -25,8 +25,11 @@ from regionfed.method.exact import ExactMean
 from regionfed.method.rho import RhoResult, RhoSearch, check_fixed
 from regionfed.method.router import RouterState
 from regionfed.method.strategies import ClientWork, RegionView, Strategy
+from regionfed.privacy.modes import Mode
 from regionfed_coordinator.absorb import absorb, router_of, strategy_named
+from regionfed_coordinator.private_evaluate import evaluate_privately
 from regionfed_coordinator.region import Region, Traffic
+from regionfed_coordinator.release import charge_raw
 from regionfed_coordinator.state import RegionState
 
 Counts = dict[str, dict[str, float]]
@@ -138,10 +141,16 @@ def evaluate_region(
 
     Returns the region's additive counts by level and its new state.
     """
-    state = absorb(region.config, region.name, order, state, step=order.round)
+    mode = Mode(region.config.privacy.mode)
+    if mode.per_client:
+        return evaluate_privately(region, order, state)
+    state = absorb(
+        region.config, region.name, order, state, step=order.round, terms=region.terms(order)
+    )
     strategy = strategy_named(state.strategy or "none", region.config)
     evaluation = _Evaluation(region, order, state, strategy)
     try:
+        charges = _raw_queries(region, order) if mode is Mode.PAPER else []
         personal, state = _serve(evaluation)
     except QuorumError as error:
         return (
@@ -160,9 +169,22 @@ def evaluate_region(
         round=order.round,
         counts=evaluation.counts,
         personal=personal,
-        report={**evaluation.traffic.report(), "by_client": evaluation.by_client},
+        report={
+            **evaluation.traffic.report(),
+            "by_client": evaluation.by_client,
+            "privacy": charges,
+        },
     )
     return scores, state
+
+
+def _raw_queries(region: Region, order: RegionOrder) -> list[dict[str, Any]]:
+    """Mode paper asks for scores, losses and work in the open; the ledger says so first."""
+    method, section = region.config.method, region.config.privacy
+    if section.audit_metrics == "simulated" and method.strategy == "none":
+        return []
+    what = f"scores, losses and work of strategy '{method.strategy}'"
+    return [charge_raw(region, order, region.terms(order), what)]
 
 
 def _serve(evaluation: _Evaluation) -> tuple[dict[str, Any], RegionState]:

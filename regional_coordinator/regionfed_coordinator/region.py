@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,10 +11,22 @@ from flwr.serverapp import Grid
 
 from regionfed.bridge.api import RegionBridge
 from regionfed.config.federation import FederationConfig
-from regionfed.errors import QuorumError
+from regionfed.errors import QuorumError, RegionFedError
 from regionfed.flower.ask import Answers, ask
 from regionfed.flower.roster import Roster
 from regionfed.messages import RegionOrder, WireMessage
+from regionfed.privacy.cohorts import rotation
+from regionfed.privacy.desk_ledger import (
+    ChargeAnswer,
+    charge_request,
+    read_answer,
+    release_request,
+)
+from regionfed.privacy.events import Event
+from regionfed.privacy.ledger_records import LedgerTerms
+from regionfed.privacy.modes import Mode
+from regionfed.privacy.terms import RegionTerms
+from regionfed.tasks.spec import TaskSpec
 from regionfed.training.seeds import derive_seed
 
 logger = logging.getLogger(__name__)
@@ -57,14 +69,59 @@ class Region:
     bridge: RegionBridge
     clients: tuple[str, ...]
     poll: float
+    tasks: tuple[TaskSpec, ...] = ()
+    unreleased: list[tuple[str, LedgerTerms, ChargeAnswer]] = field(default_factory=list)
+
+    def terms(self, order: RegionOrder) -> RegionTerms:
+        """The terms on which this region's clients are asked."""
+        return RegionTerms(
+            config=self.config,
+            dimension=order.theta.size,
+            buffers=0 if order.buffers is None else order.buffers.size,
+            clients=len(self.clients),
+            tasks=self.tasks,
+        )
+
+    def charge(
+        self, order: RegionOrder, terms: RegionTerms, event: Event, clients: Iterable[str]
+    ) -> ChargeAnswer:
+        """Charge the region's ledger, durably, before anything is released.
+
+        Raises:
+            BudgetExhausted: the budget cannot pay it. PrivacyError: the ledger's rules forbid it.
+        """
+        ledger = terms.ledger(self.name)
+        answer = read_answer(
+            self.bridge.charge(charge_request(order.run, ledger, event, sorted(clients)))
+        )
+        self.unreleased.append((order.run, ledger, answer))
+        return answer
+
+    def mark_released(self) -> None:
+        """Note in the ledger that what was charged has left; not knowing it is harmless."""
+        for run, ledger, answer in self.unreleased:
+            try:
+                self.bridge.charge(release_request(run, ledger, answer))
+            except RegionFedError as error:
+                logger.warning("the release of charge %d is not marked: %s", answer.seq, error)
+        self.unreleased.clear()
 
     def cohort(self, order: RegionOrder) -> list[str]:
-        """Clients asked to train in this round: all, or a sample that the seed determines.
+        """Clients asked to train in this round: all, or those that the seed determines.
 
         Drawn from the configured clients, not from those that happen to be connected, so that the
-        same round asks the same clients whenever it is repeated.
+        same round asks the same clients whenever it is repeated. Where clients limit how often
+        they take part, everybody has a turn before anybody has a second.
         """
         size = self.config.coordinator.cohort
+        if Mode(self.config.privacy.mode).per_client:
+            return rotation(
+                self.clients,
+                size=size or len(self.clients),
+                round=order.round,
+                seed=self.config.run.seed,
+                region=self.name,
+            )
         if size == 0 or size >= len(self.clients):
             return sorted(self.clients)
         rng = _generator(self.config.run.seed, order.round, self.name)

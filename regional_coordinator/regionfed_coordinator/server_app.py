@@ -59,6 +59,7 @@ def main(grid: Grid, context: Context) -> None:
         bridge=bridge,
         clients=data.clients(name),
         poll=float(config.network.poll),
+        tasks=data.tasks,
     )
     serve(region, worker=uuid.uuid4().hex)
 
@@ -92,6 +93,7 @@ def serve(region: Region, *, worker: str) -> None:
             logger.warning("%s", error)
             return
         region.bridge.push_result(result, None if state is None else state.to_record())
+        region.mark_released()
 
 
 def run_job(region: Region, job: Job) -> tuple[JobResult, RegionState | None]:
@@ -113,6 +115,7 @@ def run_job(region: Region, job: Job) -> tuple[JobResult, RegionState | None]:
             answer, state = evaluate_region(region, order, state)
     except RegionFedError as error:
         logger.error("job %s failed: %s", job.job_id, error)
+        region.unreleased.clear()
         region.bridge.report({"phase": job.kind, "error": str(error)})
         return JobResult(job.job_id, "error", error=str(error)), None
     return JobResult(job.job_id, "result", content=answer.to_record()), state
@@ -123,4 +126,11 @@ def _caught_up(region: Region, order: RegionOrder, state: RegionState) -> Region
     if state.round >= order.round:
         # The server resumed from an earlier checkpoint: the residual of that round is not redone.
         state = replace(state, round=order.round - 1, absorbed=order.round - 1)
-    return absorb(region.config, region.name, order, state, step=order.round - 1)
+    return absorb(
+        region.config,
+        region.name,
+        order,
+        state,
+        step=order.round - 1,
+        terms=region.terms(order),
+    )

@@ -17,7 +17,9 @@ class RegionState(WireMessage):
     taken in (see `absorb`), so that a phase that is asked twice changes nothing twice. `theta_r` is
     the residual that clients train from; `part` is the displacement that is served on top of
     theta, with `part_round` the round it belongs to. `personal` holds scalars: conflict, alpha_r,
-    strategy and its reason, rho and its verdict. `router` is the memory of Dynamic.
+    strategy and its reason, rho and its verdict. `router` is the memory of Dynamic. `noise` are
+    the past vectors of correlated noise one after the other, newest first, and `noise_round` the
+    last round that has one; they are as secret as un-noised sums.
     """
 
     round: int = 0
@@ -33,4 +35,6 @@ class RegionState(WireMessage):
     labels: dict[str, float] = field(default_factory=dict)
     personal: dict[str, Any] = field(default_factory=dict)
     router: dict[str, Any] = field(default_factory=dict)
+    noise: Vector | None = None
+    noise_round: int = 0
     history: list[dict[str, Any]] = field(default_factory=list)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from regionfed.errors import QuorumError, UpdateError
+from regionfed.errors import BudgetExhausted, PrivacyError, QuorumError, UpdateError
 from regionfed.messages import (
     ClientUpdate,
     RegionOrder,
@@ -18,8 +18,16 @@ from regionfed.messages import (
 )
 from regionfed.method.conflict import variance_from_halves
 from regionfed.method.exact import ExactMean
+from regionfed.privacy.modes import Mode
+from regionfed.privacy.terms import Channel, RegionTerms
+from regionfed.secagg.encoding import decode
+from regionfed_coordinator.collect import collect
 from regionfed_coordinator.region import Region, Traffic
+from regionfed_coordinator.release import release_correlated, release_mean, release_sum
 from regionfed_coordinator.state import RegionState
+
+BUDGET = "budget"
+"""How the reason of a region begins whose privacy budget cannot pay for the round."""
 
 
 @dataclass
@@ -68,17 +76,12 @@ def train_region(
 ) -> tuple[RegionUpdate, RegionState]:
     """Run the training phase of one round (algorithm section 3, items 1 and 2).
 
-    Returns the region's release and its new state. A region under quorum answers that it was
-    skipped and why, and keeps its residual.
+    Returns the region's release and its new state. A region under quorum, or whose masked sum did
+    not open, answers that it was skipped and why, and keeps its residual. One whose budget cannot
+    pay the release says so and stays as it was.
     """
-    size = order.theta.size
     start = order.theta if state.theta_r is None else order.theta + state.theta_r
-    sums = _Sums(
-        size=size,
-        buffer_size=0 if order.buffers is None else order.buffers.size,
-        by_examples=region.config.coordinator.client_weights == "examples",
-    )
-    cohort = region.cohort(order)
+    terms = region.terms(order)
     message = TrainOrder(
         run=order.run,
         region=region.name,
@@ -89,6 +92,88 @@ def train_region(
         buffers=order.buffers,
     )
     traffic = Traffic()
+    how = _sum if terms.sums_only else _mean
+    try:
+        return how(region, order, state, terms, message, traffic)
+    except BudgetExhausted as error:
+        skipped = _skipped(region, order, traffic, f"{BUDGET}: {error}")
+        return skipped, state
+    except (QuorumError, PrivacyError) as error:
+        skipped = _skipped(region, order, traffic, str(error))
+        return skipped, replace(state, round=order.round, theta=order.theta, update=None)
+
+
+def _skipped(region: Region, order: RegionOrder, traffic: Traffic, reason: str) -> RegionUpdate:
+    return RegionUpdate(
+        region=region.name, round=order.round, weight=0, skipped=reason, report=traffic.report()
+    )
+
+
+def _sum(
+    region: Region,
+    order: RegionOrder,
+    state: RegionState,
+    terms: RegionTerms,
+    message: TrainOrder,
+    traffic: Traffic,
+) -> tuple[RegionUpdate, RegionState]:
+    """Clients send integers to be summed: the release is the noised mean, or the plain one."""
+    cohort = region.cohort(order)
+    collected = collect(
+        region,
+        order,
+        terms,
+        channel=Channel.TRAIN,
+        message=message,
+        cohort=cohort,
+        traffic=traffic,
+    )
+    report: dict[str, Any] = {"clients": len(collected.clients), "seconds": collected.seconds}
+    buffers = None
+    if terms.mode is Mode.OFF:
+        means = {
+            block.name: decode(collected.sums[block.name], block, dtype=np.float64)
+            / len(collected.clients)
+            for block in terms.blocks(Channel.TRAIN)
+        }
+        update = means[Channel.TRAIN.value].astype(np.float32)
+        if "buffers" in means:
+            buffers = means["buffers"].astype(np.float32)
+    else:
+        if terms.mode is Mode.CLIENT_MF:
+            release, state = release_correlated(region, order, terms, collected, state)
+        else:
+            release = release_sum(region, order, terms, collected, channel=Channel.TRAIN)
+        update = release.vector
+        report |= {"privacy": [release.charge], "noise_std": release.noise_std}
+    answer = RegionUpdate(
+        region=region.name,
+        round=order.round,
+        weight=1,
+        update=update,
+        buffers=buffers,
+        report={**traffic.report(), **report},
+    )
+    return answer, replace(
+        state, round=order.round, theta=order.theta, update=update, examples=0, labels={}
+    )
+
+
+def _mean(
+    region: Region,
+    order: RegionOrder,
+    state: RegionState,
+    terms: RegionTerms,
+    message: TrainOrder,
+    traffic: Traffic,
+) -> tuple[RegionUpdate, RegionState]:
+    """Clients send their updates: the release is their exact mean, noised in mode paper."""
+    sums = _Sums(
+        size=order.theta.size,
+        buffer_size=0 if order.buffers is None else order.buffers.size,
+        by_examples=region.config.coordinator.client_weights == "examples",
+    )
+    cohort = region.cohort(order)
 
     def on_answer(name: str, answer: WireMessage) -> None:
         assert isinstance(answer, ClientUpdate)
@@ -96,52 +181,43 @@ def train_region(
             raise UpdateError(f"an answer of {answer.client} for round {answer.round}")
         sums.add(answer, in_first_half=cohort.index(name) % 2 == 0)
 
-    try:
-        answers = region.exchange(
-            order,
-            dict.fromkeys(cohort, message),
-            message_type="train",
-            phase="train",
-            traffic=traffic,
-            on_answer=on_answer,
-            reply=ClientUpdate,
-        )
-    except QuorumError as error:
-        skipped = RegionUpdate(
-            region=region.name,
-            round=order.round,
-            weight=0,
-            skipped=str(error),
-            report=traffic.report(),
-        )
-        return skipped, replace(state, round=order.round, theta=order.theta, update=None)
+    answers = region.exchange(
+        order,
+        dict.fromkeys(cohort, message),
+        message_type="train",
+        phase="train",
+        traffic=traffic,
+        on_answer=on_answer,
+        reply=ClientUpdate,
+    )
     update = sums.total.mean()
-    weight = sums.examples if region.config.server.region_weights == "examples" else 1
     report: dict[str, Any] = {
         **traffic.report(),
         "clients": len(answers.answered),
-        "examples": sums.examples,
-        "loss": float(np.mean([sums.loss[name] for name in sorted(sums.loss)])),
         "seconds": answers.seconds,
-        "labels": sums.labels,
-        "variance": _variance(sums),
     }
-    release = RegionUpdate(
+    known: dict[str, Any] = {"examples": 0, "labels": {}}
+    if terms.mode is Mode.PAPER:
+        release = release_mean(region, order, terms, update, tuple(answers.answered))
+        update = release.vector
+        report |= {"privacy": [release.charge], "noise_std": release.noise_std}
+    else:
+        known = {"examples": sums.examples, "labels": sums.labels}
+        report |= {
+            **known,
+            "loss": float(np.mean([sums.loss[name] for name in sorted(sums.loss)])),
+            "variance": _variance(sums),
+        }
+    by_examples = region.config.server.region_weights == "examples"
+    answer = RegionUpdate(
         region=region.name,
         round=order.round,
-        weight=weight,
+        weight=sums.examples if by_examples else 1,
         update=update,
         buffers=sums.buffers.mean() if sums.buffers is not None else None,
         report=report,
     )
-    return release, replace(
-        state,
-        round=order.round,
-        theta=order.theta,
-        update=update,
-        examples=sums.examples,
-        labels=sums.labels,
-    )
+    return answer, replace(state, round=order.round, theta=order.theta, update=update, **known)
 
 
 def _variance(sums: _Sums) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -84,16 +85,25 @@ class Releases:
 
 @dataclass(frozen=True)
 class Insight:
-    """What a round's releases say: d_r and floors by region, and the conflict matrix."""
+    """What a round's releases say: d_r and floors by region, and the conflict matrix.
+
+    `energies` is what noise alone adds to the square of a region's distance from the mean, known
+    where all releases carry their noise level; d_r is then debiased by it, and there is no matrix,
+    because distances between noised vectors rank noise (privacy section 4).
+    """
 
     conflicts: dict[str, float] = field(default_factory=dict)
     floors: dict[str, float] = field(default_factory=dict)
+    energies: dict[str, float] = field(default_factory=dict)
     matrix: ConflictMatrix | None = None
 
 
 def insight(releases: Releases, mean: Vector) -> Insight:
     """Conflict of each region with the global update (algorithm sections 3.4 and 4)."""
     vectors = releases.vectors()
+    noises = [releases.reports[name].report.get("noise_std") for name in vectors]
+    if vectors and all(noise is not None for noise in noises):
+        return _under_noise(releases, vectors, mean, [float(n) for n in noises if n is not None])
     conflicts = {name: conflict(vector, mean) for name, vector in vectors.items()}
     variances = {name: releases.reports[name].report.get("variance") for name in vectors}
     floors: dict[str, float] = {}
@@ -105,6 +115,22 @@ def insight(releases: Releases, mean: Vector) -> Insight:
         floors = dict(zip(vectors, (float(f) for f in found), strict=True))
     matrix = conflict_matrix(list(vectors.values())) if len(vectors) > 1 else None
     return Insight(conflicts=conflicts, floors=floors, matrix=matrix)
+
+
+def _under_noise(
+    releases: Releases, vectors: dict[str, Vector], mean: Vector, noises: list[float]
+) -> Insight:
+    """d_r less the known energy of the noise in it (privacy.sketch.debiased_conflict's formula)."""
+    weights = np.array([float(releases.reports[name].weight) for name in vectors])
+    weights /= weights.sum()
+    variance = np.square(noises)
+    per_coordinate = (1.0 - 2.0 * weights) * variance + float(np.dot(weights**2, variance))
+    energies = dict(zip(vectors, (float(v) for v in mean.size * per_coordinate), strict=True))
+    conflicts = {
+        name: math.sqrt(max(0.0, conflict(vector, mean) ** 2 - energies[name]))
+        for name, vector in vectors.items()
+    }
+    return Insight(conflicts=conflicts, energies=energies)
 
 
 def shared_scalars(shared: dict[str, Any], releases: Releases, found: Insight) -> dict[str, Any]:
@@ -124,4 +150,6 @@ def shared_scalars(shared: dict[str, Any], releases: Releases, found: Insight) -
         new["labels"] = labels
     if found.floors:
         new["floors"] = found.floors
+    if found.energies:
+        new["noise_energy"] = found.energies
     return new

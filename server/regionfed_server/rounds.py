@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from regionfed.config.federation import FederationConfig
-from regionfed.errors import QuorumError, RunFailed
+from regionfed.errors import BudgetExhausted, QuorumError, RunFailed
 from regionfed.flower.ask import Answers
 from regionfed.messages import RegionOrder, RegionScores, RegionUpdate, WireMessage
 from regionfed.method.server_opt import Adam, Momentum, ServerOptimizer, Sgd
@@ -20,6 +20,7 @@ from regionfed.run.records import (
     EvaluateRecord,
     HopBytes,
     LeftOutClient,
+    PrivacyRecord,
     RegionRound,
     RoundRecord,
     SkippedRegion,
@@ -96,6 +97,10 @@ class GlobalRun:
         self.optimizer = optimizer_of(self.config)
         self.store = self.folder.checkpoints(self.config.run.keep_checkpoints)
         self.metrics = self.folder.metrics()
+        self.stopped = ""
+        """Why the run ended before its last round, where the privacy budget ended it."""
+        self.notes: dict[str, None] = {}
+        """What regions said about their promise, in order and once each."""
 
     def execute(self) -> GlobalState:
         """All rounds that are left, from the newest checkpoint on.
@@ -118,6 +123,9 @@ class GlobalRun:
             try:
                 state = self._round(state, current)
                 failed = 0
+            except BudgetExhausted as error:
+                self._stop(state, current, str(error))
+                break
             except QuorumError as error:
                 failed += 1
                 logger.error("round %d: %s", number, error)
@@ -128,8 +136,16 @@ class GlobalRun:
                     ) from error
                 state = replace(state, round=number)
             self._record(current, state)
-        self._tell(number, "done", "")
+        self._tell(number, "done", self.stopped)
         return state
+
+    def _stop(self, state: GlobalState, current: _Round, reason: str) -> None:
+        """End at the last round that the budget could pay: its model is evaluated as the last."""
+        self.stopped = reason
+        logger.warning("the run ends after round %d: %s", state.round, reason)
+        self._record(current, state)
+        if state.round > 0:
+            self._evaluate(state, _Round(state.round, time.monotonic()), final=True)
 
     def _round(self, state: GlobalState, current: _Round) -> GlobalState:
         """Train, aggregate, step, checkpoint, and evaluate where it is due."""
@@ -174,6 +190,7 @@ class GlobalRun:
         def on_answer(name: str, answer: WireMessage) -> None:
             assert isinstance(answer, RegionUpdate)
             releases.add(name, answer, round=current.number)
+            self._charges(name, answer.report)
             self._tell(current.number, "trained", answer.skipped, region=name)
 
         answers = self.regions.exchange(
@@ -189,10 +206,23 @@ class GlobalRun:
         needed = self.config.server.min_regions
         if len(current.answered) < needed:
             why = "; ".join(f"{name}: {reason}" for name, reason in current.skipped.items())
+            if any(reason.startswith("budget:") for reason in current.skipped.values()):
+                raise BudgetExhausted(
+                    f"the privacy budget of too many regions is spent for round {current.number} "
+                    f"({why}); the model of round {state.round} stands"
+                )
             raise QuorumError(
                 f"{len(current.answered)} of {len(self.regions.names)} regions took part, the "
                 f"quorum is {needed} ({why})"
             )
+
+    def _charges(self, region: str, report: dict[str, Any]) -> None:
+        """Keep what a region charged to its ledger, and what it says about its promise."""
+        for charge in report.get("privacy", ()):
+            known = {name: charge[name] for name in PrivacyRecord.model_fields if name in charge}
+            self.metrics.append(PrivacyRecord(region=region, **known))
+        for note in report.get("notes", ()):
+            self.notes.setdefault(str(note))
 
     def _step(self, state: GlobalState, current: _Round, releases: Releases) -> GlobalState:
         """theta_{t+1} from the mean release, and the scalars that the next orders carry."""
@@ -209,7 +239,7 @@ class GlobalRun:
             shared=shared_scalars(state.shared, releases, current.insight),
         )
 
-    def _evaluate(self, state: GlobalState, current: _Round) -> None:
+    def _evaluate(self, state: GlobalState, current: _Round, *, final: bool = False) -> None:
         """Ask all regions for scores; the last round also finds each region's own part."""
         self._tell(current.number, "evaluate", "")
         scores: dict[str, RegionScores] = {}
@@ -217,10 +247,15 @@ class GlobalRun:
         def on_answer(name: str, answer: WireMessage) -> None:
             assert isinstance(answer, RegionScores)
             scores[name] = answer
+            self._charges(name, answer.report)
+            if gate := answer.personal.get("gate"):
+                self.notes.setdefault(str(gate))
             self._tell(current.number, "evaluated", answer.skipped, region=name)
 
         answers = self.regions.exchange(
-            self._order(state, current.number, final=state.round >= self.config.run.rounds),
+            self._order(
+                state, current.number, final=final or state.round >= self.config.run.rounds
+            ),
             phase="evaluate",
             reply=RegionScores,
             on_answer=on_answer,

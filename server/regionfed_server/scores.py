@@ -27,7 +27,9 @@ def level_scores(
             served = _served(level, answer)
             if served is None:
                 break
-            tasks_scored = _task_scores(tasks, answer.counts[served])
+            tasks_scored = _task_scores(
+                tasks, answer.counts[served], primary=bool(answer.report.get("noised"))
+            )
             if not tasks_scored:
                 continue
             clients = {
@@ -69,7 +71,15 @@ def _served(level: Level, answer: RegionAnswer) -> Level | None:
     return "global" if level == "regional" and "global" in answer.counts else None
 
 
-def _task_scores(tasks: Sequence[TaskSpec], counts: Mapping[str, float]) -> dict[str, TaskScore]:
+def _task_scores(
+    tasks: Sequence[TaskSpec], counts: Mapping[str, float], *, primary: bool
+) -> dict[str, TaskScore]:
+    """Scores by task; `primary`: only the primary measure was asked for (noised scores)."""
+    if primary:
+        return {
+            name: TaskScore(score=measures["primary"], rows=round(measures["rows"]))
+            for name, measures in score(tasks, counts).items()
+        }
     return {
         name: TaskScore(
             score=measures["primary"],

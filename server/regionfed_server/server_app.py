@@ -25,7 +25,8 @@ from regionfed.models.agreement import agreement_digest
 from regionfed.models.build import build_model
 from regionfed.models.flat import FlatModel
 from regionfed.run.folder import RunFolder
-from regionfed.run.progress import ProgressSink
+from regionfed.run.progress import ProgressEvent, ProgressSink
+from regionfed.run.promise import feasibility
 from regionfed.run.result import ModelFacts, Result, Topology
 from regionfed.run.summary import summarise
 from regionfed.tasks.spec import TaskSpec
@@ -78,8 +79,15 @@ def run(
     started, clock = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
     start = _open(grid, config, engine=engine)
     failure: RegionFedError | None = None
+    whole = GlobalRun(config, start.regions, folder, start.tasks, start.initial, progress)
+    told = feasibility(config, topology=start.topology, parameters=start.facts.parameters)
+    if told:
+        logger.warning("privacy.mode = '%s': %s", config.privacy.mode, told)
+        progress(
+            ProgressEvent(tier="server", phase="privacy", message=f"{config.privacy.mode}: {told}")
+        )
     try:
-        GlobalRun(config, start.regions, folder, start.tasks, start.initial, progress).execute()
+        whole.execute()
     except RegionFedError as error:
         logger.error("the run failed: %s", error)
         failure = error
@@ -88,8 +96,9 @@ def run(
         records=folder.metrics().read(),
         topology=start.topology,
         model=start.facts,
-        status="ok" if failure is None else "failed",
-        reason="" if failure is None else str(failure),
+        status="failed" if failure is not None else "stopped" if whole.stopped else "ok",
+        reason=whole.stopped if failure is None else str(failure),
+        notes=whole.notes,
         started=started,
         seconds=time.monotonic() - clock,
     )

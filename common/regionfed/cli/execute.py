@@ -19,7 +19,7 @@ from regionfed.cli.failure import keep_logs_in
 from regionfed.cli.options import read_config
 from regionfed.cli.outcome import print_outcome
 from regionfed.cli.watch import watching
-from regionfed.errors import RegionFedError, RunFailed
+from regionfed.errors import BudgetExhausted, RegionFedError, RunFailed
 
 if TYPE_CHECKING:
     from regionfed.config.federation import FederationConfig
@@ -75,6 +75,11 @@ def execute(
         print_outcome(result, Console(), folder=folder.path, report=report)
     if result.status == "failed":
         raise RunFailed(f"the run in {folder.path} failed: {result.reason}")
+    if result.status == "stopped":
+        raise BudgetExhausted(
+            f"the run in {folder.path} ended after {result.rounds_done} of "
+            f"{result.rounds_planned} rounds, model and report are there: {result.reason}"
+        )
 
 
 @contextmanager

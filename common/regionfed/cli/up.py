@@ -40,6 +40,8 @@ def up(
 
 
 def _engine(config: FederationConfig, folder: RunFolder, progress: ProgressSink) -> Result:
+    from regionfed.engine.enrol import enrol
     from regionfed.launch import LocalFederation
 
+    enrol(config, folder)
     return LocalFederation(config, folder, progress).run()

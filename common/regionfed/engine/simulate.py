@@ -18,8 +18,11 @@ from regionfed.bridge.store import JobStore
 from regionfed.config.current import set_current_config
 from regionfed.config.federation import FederationConfig
 from regionfed.data.open import open_data
+from regionfed.engine.enrol import enrol
 from regionfed.flower import adapter
 from regionfed.flower.local import Fault, LocalGrid
+from regionfed.privacy.desk_ledger import DeskLedger
+from regionfed.privacy.simulation import simulation
 from regionfed.run.folder import RunFolder
 from regionfed.run.progress import ProgressSink, ignore_progress
 from regionfed.run.result import Result
@@ -66,6 +69,8 @@ def local_tiers(
     adapter.adopt_identity(run_id=1)
     data = open_data(config.data, config.run.seed)
     with ExitStack() as stack:
+        stack.enter_context(simulation())
+        enrol(config, folder)
         stack.enter_context(_process_settings(config, folder))
         stack.callback(release_runtimes)
         regions = {
@@ -122,7 +127,7 @@ def _region(
     from regionfed_coordinator.server_app import app
 
     store = JobStore(folder.region(name))
-    desk = Desk(store, region=name)
+    desk = Desk(store, region=name, ledger=DeskLedger(folder.region(name), name))
     nodes = {index + 1: _client_node(name, client) for index, client in enumerate(clients)}
     grid = LocalGrid(
         nodes, names={index + 1: f"{name}/{client}" for index, client in enumerate(clients)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from regionfed.config.base import Section
 
@@ -38,13 +38,34 @@ class BudgetConfig(Section):
         default=5, ge=1, description="Rounds one client may take part in."
     )
     min_separation: int = Field(default=1, ge=1, description="Rounds between two participations.")
+    evaluation_share: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="Share for noised scores after the last round; 0: scores are not asked for.",
+    )
+    loss_share: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="Share for the noised losses that choose rho after the last round; 0: rho is 1.",
+    )
+
+    @model_validator(mode="after")
+    def _leaves_training_a_share(self) -> BudgetConfig:
+        if self.evaluation_share + self.loss_share >= 1:
+            raise ValueError(
+                f"evaluation_share ({self.evaluation_share:g}) and loss_share "
+                f"({self.loss_share:g}) leave training no share of the budget; lower them"
+            )
+        return self
 
 
 class PrivacyConfig(Section):
     """Mode, clipping norm, noise and budget."""
 
     mode: ModeName = Field(
-        default="off",
+        default="client",
         description="Who is protected and how: `client` modes protect one client's data for the "
         "whole run, `paper` is the published mechanism, `off` promises nothing.",
     )
@@ -62,6 +83,23 @@ class PrivacyConfig(Section):
     )
     example_level: bool = Field(
         default=False, description="Also train clients with DP-SGD (Opacus)."
+    )
+    bands: int = Field(
+        default=10, ge=2, description="`client-mf`: rounds over which the noise is correlated."
+    )
+    minimum_honest: int | None = Field(
+        default=None,
+        ge=1,
+        description="`client-strict`: honest clients whose noise reaches every sum; default: the "
+        "threshold of secure aggregation.",
+    )
+    loss_clip: float = Field(
+        default=1.0, gt=0, description="Bound on one client's loss differences over all rho."
+    )
+    audit_metrics: Literal["none", "simulated"] = Field(
+        default="none",
+        description="`simulated`: measure scores without noise, outside the promise; works in "
+        "`simulate` only, for research.",
     )
     budget: BudgetConfig = BudgetConfig()
     secure_aggregation: SecureAggregationConfig = SecureAggregationConfig()

@@ -102,11 +102,14 @@ def plan(
     participations: int = DEFAULT_PARTICIPATIONS,
     clients: int | None = None,
     unused: Collection[str] = (),
+    noise_multiplier: float | None = None,
 ) -> Plan:
     """Judge a run in mode `client` for one region.
 
     `clients` is how many the region has; when given, the rounds that their participations can
-    fill are what counts. `unused` names releases that this run does not make. Raises PrivacyError for values that no run can have.
+    fill are what counts. `unused` names releases that this run does not make, and
+    `noise_multiplier` replaces the one that the budget gives the training update. Raises
+    PrivacyError for values that no run can have.
     """
     if clients is not None:
         if clients < clients_per_round:
@@ -119,7 +122,7 @@ def plan(
     allocations = split_budget(
         epsilon=epsilon, delta=delta, participations=participations, unused=unused
     )
-    sigma = training_multiplier(allocations)
+    sigma = noise_multiplier or training_multiplier(allocations)
 
     def ratio_of(d: int, t: int = rounds) -> float:
         return noise_to_signal(

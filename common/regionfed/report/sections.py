@@ -9,9 +9,9 @@ from typing import Any
 from regionfed.report import plots, words
 from regionfed.report.gather import ReportData, Series
 from regionfed.report.style import colours
+from regionfed.run.promise import words as promise_words
 from regionfed.run.records import PersonaliseRecord
 from regionfed.run.scores import Level
-from regionfed.run.summary import PRIVACY_WORDS
 from regionfed.units import amount, duration, percent
 
 
@@ -254,7 +254,7 @@ def _omissions(data: ReportData) -> Iterator[Section]:
 def _privacy(data: ReportData) -> Iterator[Section]:
     section = data.config.privacy
     privacy = data.result.privacy if data.result else None
-    text = privacy.statement if privacy else PRIVACY_WORDS[section.mode]
+    text = privacy.statement if privacy else promise_words(data.config)
     if privacy is not None and privacy.epsilon is not None:
         text += (
             f" The largest epsilon of a region is {privacy.epsilon:.4g} at delta {privacy.delta:g}"
@@ -266,19 +266,23 @@ def _privacy(data: ReportData) -> Iterator[Section]:
         if masked
         else " Secure aggregation is off: a coordinator sees each of its clients' updates."
     )
+    if privacy is not None:
+        told = (privacy.feasibility, *privacy.notes, privacy.paper)
+        text += "".join(f" {_sentence(part)}" for part in told if part)
     table = None
     if privacy is not None and privacy.regions:
         rows = tuple(
             (
                 name,
                 f"{region.epsilon:.4g}",
+                "" if not privacy.budget else f"{max(0.0, privacy.budget - region.epsilon):.4g}",
                 "" if region.epsilon_external is None else f"{region.epsilon_external:.4g}",
                 ", ".join(f"{count} x {release}" for release, count in region.releases.items()),
             )
             for name, region in privacy.regions.items()
         )
-        columns = ("region", "epsilon", "epsilon, outsiders", "releases")
-        table = Table(columns=columns, rows=rows, numbers=frozenset(columns[1:3]))
+        columns = ("region", "epsilon", "left", "epsilon, outsiders", "releases")
+        table = Table(columns=columns, rows=rows, numbers=frozenset(columns[1:4]))
     yield Section(title=f"Privacy: {section.mode}", text=text, table=table)
 
 

@@ -165,7 +165,14 @@ class PrivacyRecord(Record):
     epsilon: float = Field(
         ge=0, description="Spent so far as the coordinator sees it, no amplification."
     )
+    epsilon_external: float | None = Field(
+        default=None, ge=0, description="Spent so far against everybody outside the region."
+    )
     delta: float = Field(gt=0, lt=1, description="Delta at which epsilon is stated.")
+    entry: int | None = Field(
+        default=None, ge=1, description="Number of the charge in the region's ledger."
+    )
+    hash: str = Field(default="", description="Head of the ledger's hash chain after it.")
 
 
 MetricRecord = Annotated[

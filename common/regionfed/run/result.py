@@ -84,6 +84,15 @@ class PrivacyResult(Record):
     budget: float | None = Field(default=None, description="Epsilon at which a region stops.")
     secure_aggregation: bool = Field(default=False, description="Whether sums were masked.")
     regions: dict[str, RegionPrivacy] = Field(default_factory=dict, description="Ledger by region.")
+    feasibility: str = Field(
+        default="", description="Whether training under this noise is useful (R_T), in words."
+    )
+    paper: str = Field(
+        default="", description="What the paper's formula prints for these settings, labelled."
+    )
+    notes: tuple[str, ...] = Field(
+        default=(), description="What was not asked, or measured outside the promise, in words."
+    )
 
 
 class Result(Record):
@@ -91,8 +100,11 @@ class Result(Record):
 
     format: Literal[1] = Field(default=1, description="Version of this schema.")
     run: str = Field(description="Name of the run.")
-    status: Literal["ok", "failed"] = Field(description="Whether the run came to its end.")
-    reason: str = Field(default="", description="Why it failed; empty when it did not.")
+    status: Literal["ok", "stopped", "failed"] = Field(
+        description="Whether the run came to its end; `stopped`: its privacy budget ended it after "
+        "the last round that could be paid, with model and report intact."
+    )
+    reason: str = Field(default="", description="Why it failed or stopped; else empty.")
     seed: int = Field(ge=0, description="Seed of the run.")
     digest: str = Field(description="Digest of the sections on which all tiers agree.")
     started: str = Field(default="", description="Start of the run, ISO 8601 in UTC.")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from regionfed.config.federation import FederationConfig
+from regionfed.run.promise import promise
 from regionfed.run.records import (
     EvaluateRecord,
     MetricRecord,
@@ -17,7 +18,6 @@ from regionfed.run.result import (
     LeftOut,
     ModelFacts,
     PrivacyResult,
-    RegionPrivacy,
     RegionResult,
     Result,
     SkippedRound,
@@ -51,7 +51,13 @@ class History:
                 case PersonaliseRecord():
                     personalised[record.round, record.region] = record
                 case PrivacyRecord():
-                    self.charges.append(record)
+                    # One charge is told again when an answer is replayed after a restart.
+                    told = record.entry is not None and any(
+                        (c.region, c.entry, c.hash) == (record.region, record.entry, record.hash)
+                        for c in self.charges
+                    )
+                    if not told:
+                        self.charges.append(record)
         self.rounds = [rounds[number] for number in sorted(rounds)]
         self.evaluations = [evaluations[key] for key in sorted(evaluations)]
         self.personalised = [personalised[key] for key in sorted(personalised)]
@@ -85,13 +91,15 @@ def summarise(
     reason: str = "",
     privacy: PrivacyResult | None = None,
     headline: Level | None = None,
+    notes: Iterable[str] = (),
 ) -> Result:
     """The result of a run, from its records and the facts that are not in them.
 
     `seconds` is the wall time of the whole run and `started` its start, ISO 8601 in UTC.
     `privacy` is left out only when no ledger was kept; the statement then comes from the
     configuration and the charges among the records. `headline` is the level that regions are
-    served; left out, it is the most personal one evaluated. Raises ValueError on an unknown status.
+    served; left out, it is the most personal one evaluated. `notes` are what tiers said about the
+    promise. Raises ValueError on an unknown status.
     """
     history = History(records)
     levels = history.last_scores()
@@ -131,7 +139,14 @@ def summarise(
                 for record in history.rounds
                 for left in record.left_out
             ),
-            "privacy": privacy or _privacy(config, history.charges),
+            "privacy": privacy
+            or promise(
+                config,
+                history.charges,
+                topology=topology,
+                parameters=model.parameters,
+                notes=tuple(notes),
+            ),
         }
     )
 
@@ -157,39 +172,3 @@ def _regions(history: History, names: Iterable[str]) -> dict[str, RegionResult]:
             rounds=sum(name in record.answered for record in history.rounds),
         )
     return found
-
-
-PRIVACY_WORDS: Mapping[str, str] = {
-    "off": "No differential privacy: updates are not noised, and nothing bounds what a trained "
-    "model reveals about a client.",
-    "client": "Client-level differential privacy: each client clips its update, and the "
-    "coordinator noises the sum. The coordinator sees the un-noised sum and nothing finer.",
-    "client-mf": "Client-level differential privacy with correlated noise: each client clips its "
-    "update, and the coordinator noises the sums of all rounds jointly.",
-    "client-strict": "Client-level differential privacy with distributed noise: each client adds "
-    "its share of the noise, so that the coordinator never sees an un-noised sum.",
-    "paper": "The published mechanism: the regional mean is clipped and noised. This protects a "
-    "region's release, not one client, and un-noised queries void it.",
-}
-
-
-def _privacy(config: FederationConfig, charges: list[PrivacyRecord]) -> PrivacyResult:
-    """The promise as configured, with what the recorded charges add up to."""
-    section = config.privacy
-    regions: dict[str, RegionPrivacy] = {}
-    for charge in charges:
-        before = regions.get(charge.region)
-        releases = dict(before.releases) if before else {}
-        releases[charge.release] = releases.get(charge.release, 0) + 1
-        spent = max(charge.epsilon, before.epsilon if before else 0.0)
-        regions[charge.region] = RegionPrivacy(epsilon=spent, releases=releases)
-    private = section.mode != "off"
-    return PrivacyResult(
-        mode=section.mode,
-        statement=PRIVACY_WORDS[section.mode],
-        epsilon=max((region.epsilon for region in regions.values()), default=None),
-        delta=section.budget.delta if private else None,
-        budget=section.budget.epsilon if private else None,
-        secure_aggregation=section.secure_aggregation.enabled,
-        regions=regions,
-    )

@@ -13,6 +13,7 @@ from regionfed.bridge.store import JobStore
 from regionfed.errors import RegionFedError
 from regionfed.flower.adapter import Control
 from regionfed.flower.bundle import REGIONAL, bundle
+from regionfed.privacy.desk_ledger import DeskLedger
 from regionfed_coordinator.daemon.keeper import Keeper
 from regionfed_coordinator.daemon.options import DaemonOptions, parse_options
 from regionfed_coordinator.daemon.server import DeskServer
@@ -43,7 +44,7 @@ def run_daemon(options: DaemonOptions, stop: threading.Event) -> None:
     the region's state as they were committed.
     """
     store = JobStore(options.state_dir, keep=options.keep)
-    desk = Desk(store, region=options.region)
+    desk = Desk(store, region=options.region, ledger=DeskLedger(options.state_dir, options.region))
     server = DeskServer(desk, options.bind, tls=options.tls)
     keeper = Keeper(
         lambda: Control(options.superlink, ca=options.superlink_ca),

@@ -1,0 +1,146 @@
+"""Checks of `[privacy]` against the other sections: what a mode forbids, with what to set instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from regionfed.config.federation import FederationConfig
+from regionfed.config.problem import Problem
+
+_CLIENT_MODES = ("client", "client-mf", "client-strict")
+
+
+def privacy_problems(config: FederationConfig, *, asked: int | None) -> Iterator[Problem]:
+    """Everything about privacy that cannot work; `asked` are the clients per round and region."""
+    yield from _mode(config)
+    yield from _weights(config)
+    yield from _not_built(config)
+    yield from _strategy(config)
+    secure = config.privacy.secure_aggregation
+    if secure.enabled and asked is not None and asked < secure.min_cohort:
+        yield Problem(
+            "privacy.secure_aggregation.enabled",
+            f"secure aggregation needs at least {secure.min_cohort} clients per round and region, "
+            f"but {asked} are asked; add clients, raise coordinator.cohort, or switch it off",
+        )
+
+
+def participation_problems(
+    config: FederationConfig, *, clients: int | None, asked: int | None
+) -> Iterator[Problem]:
+    """Whether the clients may take part as often as the rounds need them."""
+    section = config.privacy
+    if section.mode not in _CLIENT_MODES or clients is None or asked is None:
+        return
+    allowed = section.budget.max_participations
+    if config.run.rounds * asked > allowed * clients:
+        fits = max(allowed * clients // config.run.rounds, 0)
+        advice = f"coordinator.cohort <= {fits}, " if fits else ""
+        yield Problem(
+            "privacy.budget.max_participations",
+            f"{config.run.rounds} rounds that ask {asked} of {clients} clients need "
+            f"{config.run.rounds * asked} participations per region, but "
+            f"privacy.budget.max_participations = {allowed} allows {allowed * clients}; set "
+            f"{advice}run.rounds <= {allowed * clients // asked}, or more participations",
+        )
+    apart = section.budget.min_separation
+    if section.mode == "client-mf":
+        apart = max(apart, section.bands)
+    if config.run.rounds > 1 and asked <= clients and clients // asked < apart:
+        fits = clients // apart
+        advice = f"set coordinator.cohort <= {fits}" if fits else f"enrol {apart} clients or more"
+        yield Problem(
+            "privacy.bands" if section.mode == "client-mf" else "privacy.budget.min_separation",
+            f"clients may return after {apart} rounds at the earliest, but asking {asked} of "
+            f"{clients} each round brings them back after {clients // asked}; {advice}",
+        )
+
+
+def _mode(config: FederationConfig) -> Iterator[Problem]:
+    section, secure = config.privacy, config.privacy.secure_aggregation
+    if section.mode == "off" and section.noise_multiplier is not None:
+        yield Problem(
+            "privacy.noise_multiplier",
+            f"privacy.noise_multiplier = {section.noise_multiplier} has no effect with "
+            "privacy.mode = 'off'; set mode = 'client', or remove noise_multiplier",
+        )
+    if section.mode == "client-strict" and not secure.enabled:
+        yield Problem(
+            "privacy.mode",
+            "privacy.mode = 'client-strict' adds noise shares to masked updates and needs "
+            "enabled = true in [privacy.secure_aggregation]",
+        )
+    if section.mode == "paper" and secure.enabled:
+        yield Problem(
+            "privacy.secure_aggregation.enabled",
+            "privacy.mode = 'paper' is the published mechanism, whose coordinator sees every "
+            "update; set secure_aggregation.enabled = false, or mode = 'client'",
+        )
+
+
+def _weights(config: FederationConfig) -> Iterator[Problem]:
+    section = config.privacy
+    masked = section.secure_aggregation.enabled
+    if section.mode == "off" and not masked:
+        return
+    promise = f"privacy.mode = '{section.mode}'" if section.mode != "off" else "secure aggregation"
+    for key, value in (
+        ("coordinator.client_weights", config.coordinator.client_weights),
+        ("server.region_weights", config.server.region_weights),
+    ):
+        if value != "equal":
+            yield Problem(
+                key,
+                f"{key} = '{value}' breaks the promise of {promise}: one client's influence would "
+                f"depend on its size, which would have to be told; set "
+                f"{key.rpartition('.')[2]} = 'equal'",
+            )
+
+
+def _not_built(config: FederationConfig) -> Iterator[Problem]:
+    section = config.privacy
+    if section.adaptive_clipping:
+        yield Problem(
+            "privacy.adaptive_clipping",
+            "privacy.adaptive_clipping = true would change C between rounds, but C is among the "
+            "terms that clients agree to for a whole run; set it to false and choose "
+            "clipping_norm, near the median norm of the updates",
+        )
+    if section.example_level:
+        yield Problem(
+            "privacy.example_level",
+            "privacy.example_level = true is not available in federated rounds: DP-SGD is there "
+            "as a library only (regionfed.privacy.example_level); set it to false, and mode = "
+            "'client' protects a client's whole data",
+        )
+
+
+def _strategy(config: FederationConfig) -> Iterator[Problem]:
+    section, method = config.privacy, config.method
+    if section.mode == "off":
+        if section.secure_aggregation.enabled and method.strategy in (
+            *("interp", "meta", "dynamic", "dynamic-paper"),
+        ):
+            yield Problem(
+                "method.strategy",
+                f"method.strategy = '{method.strategy}' asks clients for update-like answers and "
+                "labels that no mask covers in privacy.mode = 'off'; set strategy = 'residual' or "
+                "'grad', mode = 'client', or switch secure aggregation off",
+            )
+        return
+    if section.mode not in _CLIENT_MODES:
+        return
+    if method.strategy == "dynamic-paper":
+        yield Problem(
+            "method.strategy",
+            "method.strategy = 'dynamic-paper' routes by label histograms and dataset sizes, "
+            f"which do not leave a client in privacy.mode = '{section.mode}'; set strategy = "
+            "'residual', 'grad' or 'dynamic'",
+        )
+    if method.personalise_every and method.strategy in ("interp", "meta", "grad", "dynamic"):
+        yield Problem(
+            "method.personalise_every",
+            f"method.personalise_every = {method.personalise_every} would look at the clients' "
+            f"data again and again; in privacy.mode = '{section.mode}' a part is found after the "
+            "last round only: set 0",
+        )
