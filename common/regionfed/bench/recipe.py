@@ -1,4 +1,7 @@
-"""A benchmark's recipe file: which systems, on what, how often, in which sizes."""
+"""A benchmark's recipe file: which systems, on what, how often, in which sizes.
+
+A recipe may begin with `extends = "other.toml"`: its tables are then laid over the other's.
+"""
 
 from __future__ import annotations
 
@@ -119,7 +122,15 @@ class Recipe(Layer):
 
 
 def read_recipe(path: Path) -> Recipe:
-    """Read a recipe. Raises `ConfigError` naming the file, the key and the fix."""
+    """Read a recipe and those that it extends. Raises `ConfigError` naming file, key and fix."""
+    try:
+        return Recipe.model_validate(_tables(path, below=()))
+    except ValidationError as error:
+        raise ConfigError(_plain(error, origin=str(path))) from None
+
+
+def _tables(path: Path, *, below: tuple[Path, ...]) -> dict[str, Any]:
+    """The file's tables over those of the recipe that it `extends`."""
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -130,10 +141,15 @@ def read_recipe(path: Path) -> Recipe:
         raise ConfigError(f"recipe {path} cannot be read: {error}") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from None
-    try:
-        return Recipe.model_validate(raw)
-    except ValidationError as error:
-        raise ConfigError(_plain(error, origin=str(path))) from None
+    parent = raw.pop("extends", None)
+    if parent is None:
+        return raw
+    if not isinstance(parent, str):
+        raise ConfigError(f"{path}: extends = {parent!r} is not the path of a recipe")
+    place = (path.parent / parent).resolve()
+    if place in below:
+        raise ConfigError(f"{path}: extends = {parent!r} leads back to a recipe it comes from")
+    return _merged(_tables(place, below=(*below, path.resolve())), raw)
 
 
 def jobs_of(recipe: Recipe, size: SizeName, *, origin: str) -> list[Job]:
