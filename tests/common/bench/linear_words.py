@@ -59,3 +59,10 @@ def build(config: ModelConfig, tasks: Sequence[TaskSpec]) -> LinearWords:
     """For `model.factory`."""
     del config
     return LinearWords(tasks[0])
+
+
+def build_headless(config: ModelConfig, tasks: Sequence[TaskSpec]) -> LinearWords:
+    """The same, without saying which parameters are the head."""
+    model = build(config, tasks)
+    model.head = ()
+    return model
