@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 
-import numpy as np
-
 from regionfed.errors import StateError
 from regionfed.messages import EvaluateOrder, Vector
+from regionfed.method.compose import compose
 from regionfed.method.user import user_strength
 from regionfed.training.evaluate import counts, mean_loss
 from regionfed.training.local import local_train
@@ -56,7 +55,7 @@ def serve_user(runtime: ClientRuntime, order: EvaluateOrder, regional: Vector) -
             scale=config.method.alpha.scale,
         )
     theta_u = -result.update
-    served: Vector = regional + np.float32(alpha) * theta_u
+    served = compose(regional, user=theta_u, alpha_user=alpha)
     helped = _helps(runtime, regional, served)
     store.save(
         UserPart(
@@ -65,6 +64,7 @@ def serve_user(runtime: ClientRuntime, order: EvaluateOrder, regional: Vector) -
             theta_u=theta_u,
             alpha=alpha if helped else 0.0,
             buffers=order.buffers,
+            layout=bench.layout,
         ),
         calibration,
     )
@@ -76,13 +76,32 @@ def serve_user(runtime: ClientRuntime, order: EvaluateOrder, regional: Vector) -
     return counts(bench.model, bench.flat, test, config.training, tasks=bench.data.tasks)
 
 
-def _helps(runtime: ClientRuntime, regional: Vector, served: Vector) -> bool:
-    """Whether `served` has the lower loss on the device's validation rows (without any: yes)."""
+def keep_served(runtime: ClientRuntime, order: EvaluateOrder, regional: Vector) -> None:
+    """Store the regional model for `regionfed-client`, on a device without the user level.
+
+    The global one is stored instead where it has the lower loss on the device's own validation
+    rows: whether the region serves its part is decided only after this message.
+    """
+    kept = regional if _helps(runtime, order.base, regional) else order.base
+    UserStore.of(runtime).save(
+        UserPart(
+            round=order.round,
+            regional=kept,
+            theta_u=None,
+            alpha=0.0,
+            buffers=order.buffers,
+            layout=runtime.bench.layout,
+        )
+    )
+
+
+def _helps(runtime: ClientRuntime, before: Vector, after: Vector) -> bool:
+    """Whether `after` has the lower loss on the device's validation rows (without any: yes)."""
     bench, rows = runtime.bench, runtime.encoded("validation")
     if not len(rows):
         return True
     losses = []
-    for vector in (regional, served):
+    for vector in (before, after):
         bench.flat.write(vector)
         losses.append(mean_loss(bench.model, bench.flat, rows, runtime.config.training)[0])
     return losses[1] < losses[0]

@@ -28,7 +28,7 @@ def diagnose(
     ] = 2,
     warmup: Annotated[
         int, typer.Option("--warmup", metavar="N", help="FedAvg rounds before; 0 if pretrained.")
-    ] = 4,
+    ] = 6,
     groups: Annotated[
         int,
         typer.Option("--groups", metavar="N", help="Client groups per region; 0: by their number."),

@@ -28,4 +28,9 @@ class ClientConfig(Section):
         description="Folder of the device's own state; default: REGIONFED_CLIENT_STATE, "
         "or `clients/REGION/CLIENT` in the run folder.",
     )
+    keep_model: bool = Field(
+        default=False,
+        description="Without the user level too, store the served model on the device at every "
+        "evaluation, so that `regionfed-client` can answer from it.",
+    )
     user: UserModelConfig = UserModelConfig()

@@ -27,7 +27,7 @@ class DiagnosisSettings(Section):
     """Rounds and groups of one diagnosis; travels with the order, not in the federation file."""
 
     warmup: int = Field(
-        default=4,
+        default=6,
         ge=0,
         description="FedAvg rounds before measuring: at a randomly initialised model all "
         "gradients say the same, whatever the regions disagree on.",

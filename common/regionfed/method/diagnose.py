@@ -38,7 +38,7 @@ class Thresholds:
     majority's over their root mean square length: for equal lengths a gap x is a cosine of
     1 - x^2/2, so 0.8 is 0.68 and 1.1 is 0.395.
 
-    The defaults are calibrated on local-training updates of the built-in data after four warm-up
+    The defaults are calibrated on local-training updates of the built-in data after six warm-up
     rounds: regions that mean the same but sell other goods and ask in other proportions reach
     0.7, half of the ambiguous words in conflict gives 0.9, all of them 1.2 to 1.4
     (`docs/diagnose.md`).

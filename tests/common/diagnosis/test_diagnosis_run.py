@@ -20,6 +20,7 @@ def configure(*, regions=3, clients=4, seed=1, train=24, steps=4, model=None, **
     return FederationConfig.model_validate(
         {
             "run": {"seed": seed, "name": "small"},
+            "privacy": {"mode": "off"},
             "data": {
                 "regions": regions,
                 "clients_per_region": clients,
@@ -143,7 +144,7 @@ def test_regions_of_one_client_are_left_out_or_refused(tmp_path):
 )
 def test_it_refuses_to_break_a_promise(privacy, named):
     config = configure().model_copy(
-        update={"privacy": FederationConfig.model_validate({"privacy": privacy}).privacy}
+        update={"privacy": FederationConfig.model_validate({"privacy": {"mode": "off", **privacy}}).privacy}
     )
     with pytest.raises(PrivacyError, match=named):
         require_diagnosable(config)
@@ -192,7 +193,7 @@ def test_the_command_prints_json_only(tmp_path, capsys):
     path.write_text(
         "[data]\nregions = 2\nclients_per_region = 2\ntasks = ['intent']\n"
         "[data.builtin]\ntrain_queries = 8\nvalidation_queries = 1\ntest_queries = 1\n"
-        "[model]\nkind = 'roberta'\npreset = 'tiny'\n[training]\nsteps = 1\n"
+        "[model]\nkind = 'roberta'\npreset = 'tiny'\n[privacy]\nmode = 'off'\n[training]\nsteps = 1\n"
     )
     arguments = ["diagnose", str(path), "--rounds", "1", "--warmup", "0"]
     assert command_line([*arguments, "--json", "--out", str(tmp_path / "a")]) == 0
