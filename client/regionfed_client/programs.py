@@ -99,21 +99,29 @@ class Program:
     axes: Mapping[str, _Axes]
 
 
-def program_of(model: FederatedModel, config: FederationConfig) -> Program:
-    """The model as one function of tensors. Raises ModelError for other architectures."""
+def program_of(model: FederatedModel, config: FederationConfig, *, full: bool = False) -> Program:
+    """The model as one function of tensors, its example inputs small.
+
+    With `full` they are one row of the greatest lengths: what a program of fixed sizes needs,
+    whose callers pad. Raises ModelError for other architectures.
+    """
     dim = torch.export.Dim
     rows = dim("rows", min=1, max=4096)
     if isinstance(model, CnnModel):
         side = model.image_size
         return Program(
             _Images(copy.deepcopy(model.module)).eval(),
-            {"images": torch.zeros(2, side, side, dtype=torch.uint8)},
+            {"images": torch.zeros(1 if full else 2, side, side, dtype=torch.uint8)},
             ("scores",),
             {"images": {0: rows}},
         )
-    longest = config.model.max_input_length
-    ids = torch.zeros(2, min(8, longest), dtype=torch.int64)
-    mask = torch.ones(2, ids.shape[1], dtype=torch.bool)
+    longest, answer = config.model.max_input_length, config.model.max_target_length
+
+    def example(small: int, most: int) -> Tensor:
+        return torch.zeros((1, most) if full else (2, min(small, most)), dtype=torch.int64)
+
+    ids = example(8, longest)
+    mask = torch.ones(ids.shape, dtype=torch.bool)
     tokens = dim("tokens", min=1, max=longest)
     text: dict[str, Tensor] = {"input_ids": ids, "attention_mask": mask}
     axes: dict[str, _Axes] = {name: {0: rows, 1: tokens} for name in text}
@@ -124,15 +132,15 @@ def program_of(model: FederatedModel, config: FederationConfig) -> Program:
         ]
         return Program(
             _Encoder(model).eval(),
-            {**text, "words": torch.zeros(2, 3, dtype=torch.int64)},
+            {**text, "words": example(3, longest)},
             tuple(outputs),
             {**axes, "words": {0: rows, 1: dim("words", min=1, max=longest)}},
         )
     if isinstance(model, Seq2SeqModel):
-        target = dim("answer", min=1, max=config.model.max_target_length + 1)
+        target = dim("answer", min=1, max=answer)
         return Program(
             _Seq2Seq(model).eval(),
-            {**text, "decoder_input_ids": torch.zeros(2, 4, dtype=torch.int64)},
+            {**text, "decoder_input_ids": example(4, answer)},
             ("logits",),
             {**axes, "decoder_input_ids": {0: rows, 1: target}},
         )
@@ -172,12 +180,12 @@ def write_onnx(model: FederatedModel, config: FederationConfig, folder: Path) ->
 
 
 def write_executorch(model: FederatedModel, config: FederationConfig, folder: Path) -> None:
-    """Write `model.pte` with portable kernels, for inputs of the example's size.
+    """Write `model.pte` with portable kernels: one row of the greatest lengths, to be padded.
 
     Raises ModelError when the package executorch is missing or refuses the architecture.
     """
     exir = require("executorch.exir", extra="executorch", needed_for="--format executorch")
-    program = program_of(model, config)
+    program = program_of(model, config, full=True)
     try:
         traced = torch.export.export(
             program.module, args=(), kwargs=dict(program.inputs), strict=False

@@ -151,3 +151,19 @@ def test_missing_packages_and_forms_are_named(monkeypatch, tmp_path):
         write_onnx(built, config, tmp_path)
     with pytest.raises(ModelError, match=r"regionfed\[executorch\]"):
         write_executorch(built, config, tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["cnn", "roberta", "t5"])
+def test_executorch_computes_what_the_module_computes(kind, tmp_path):
+    pytest.importorskip("executorch.exir")
+    runtime = pytest.importorskip("executorch.runtime")
+    built, config = build(kind)
+    write_executorch(built, config, tmp_path)
+    program = program_of(built, config, full=True)
+    inputs = list(program.inputs.values())
+    wanted = program.module(*inputs)
+    wanted = wanted if isinstance(wanted, tuple) else (wanted,)
+    loaded = runtime.Runtime.get().load_program(tmp_path / "model.pte")
+    found = loaded.load_method("forward").execute(inputs)
+    for a, b in zip(wanted, found, strict=True):
+        np.testing.assert_allclose(a.detach().numpy(), b.numpy(), atol=2e-5)
