@@ -145,8 +145,8 @@ def flower_engine(config: FederationConfig) -> float:
     @server.main()
     def main(grid: Grid, context: Context) -> None:
         del context
-        federation, members = seat(text, 0)
-        theta = federation.population.initial
+        federation, _ = seat(text, 0)
+        theta, members = federation.population.initial, federation.population.everyone()
         while len(nodes := list(grid.get_node_ids())) < len(members):
             time.sleep(0.1)
         for number in range(config.run.rounds + 1):

@@ -127,28 +127,47 @@ class Averaging(System):
         return Served(regional=lambda region: theta)
 
 
-def region_training(
-    system: System,
-    region: str,
-    *,
-    start: Vector,
-    number: int,
-    rounds: int,
-    salt: str,
-    hooks: StepHooks | None = None,
-) -> Vector:
-    """FedAvg within one region for some rounds, from `start`: personal models kept per region."""
-    federation = system.federation
-    vector = start
-    for step in range(rounds):
-        found = federation.regional_mean(
-            region,
-            start=vector,
-            number=number + step,
-            by_examples=True,
-            salt=(salt,),
-            hooks=None if hooks is None else lambda member: hooks,
-        )
-        system.cost.add(found.clients)
-        vector = vector - found.update
-    return vector
+class TunedByRegion(Averaging):
+    """Systems that end with rounds inside each region: FedAvg among its clients, from theta.
+
+    These rounds are the last ones of the run, not additional ones, so that everybody trains and
+    sends equally much.
+    """
+
+    def __init__(self, federation: Federation, options: Section | None = None) -> None:
+        super().__init__(federation, options)
+        self.tuned: dict[str, Vector] = {}
+
+    @property
+    @abstractmethod
+    def regional_rounds(self) -> int:
+        """How many of the last rounds stay inside the regions; 0: none."""
+
+    def tuning_hooks(self, member: Member) -> StepHooks | None:
+        """What is added to the steps of these rounds."""
+        del member
+        return None
+
+    def round(self, number: int) -> None:
+        """A round of the whole federation, or one inside each region."""
+        if number <= self.rounds - self.regional_rounds:
+            super().round(number)
+            return
+        plain = type(self).tuning_hooks is TunedByRegion.tuning_hooks
+        for region in self.federation.population.regions:
+            start = self.tuned.get(region, self.theta)
+            found = self.federation.regional_mean(
+                region,
+                start=start,
+                number=number,
+                by_examples=True,
+                hooks=None if plain else self.tuning_hooks,
+            )
+            self.cost.add(found.clients)
+            self.tuned[region] = start - found.update
+
+    def served(self, number: int, *, final: bool) -> Served:
+        """theta, and from the first round inside the regions on each region's own model."""
+        del number, final
+        theta, tuned = self.theta, dict(self.tuned)
+        return Served(regional=lambda region: tuned.get(region, theta))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from pydantic import Field
+
 from regionfed.bench.federation import Federation
 from regionfed.bench.population import Member
 from regionfed.bench.rows import joined, picked
@@ -16,18 +18,28 @@ from regionfed.training.local import local_train
 from regionfed.training.seeds import derive_seed
 
 
+class CentralizedOptions(Section):
+    """Parameters of central training."""
+
+    learning_rate: float | None = Field(
+        default=None, gt=0, description="Step size; absent: the clients'."
+    )
+
+
 class Centralized(System):
     """One model trained on the union of all rows, with as many steps as FedAvg takes in all.
 
-    The local optimizer runs through without restarts, at the clients' learning rate and batch
-    size; so it sees exactly as many samples as the federated systems. There is nothing to see
-    before the end.
+    The local optimizer runs through without restarts, at the clients' batch size; so it sees
+    exactly as many samples as the federated systems. Its step size is its own, because a client's
+    suits steps that are averaged over a cohort. There is nothing to see before the end.
     """
 
     name: ClassVar[str] = "centralized"
     label: ClassVar[str] = "Centralized"
     paper: ClassVar[str] = "plain training, the usual upper reference"
     has_curve: ClassVar[bool] = False
+    options_type: ClassVar[type[Section]] = CentralizedOptions
+    options: CentralizedOptions
 
     def __init__(self, federation: Federation, options: Section | None = None) -> None:
         super().__init__(federation, options)
@@ -38,8 +50,9 @@ class Centralized(System):
         if number < self.rounds:
             return
         population, config = self.federation.population, self.federation.config
+        training = self.federation.training
         steps = sum(
-            steps_of(member.examples, self.federation.training)
+            steps_of(member.examples, training)
             for each in range(1, self.rounds + 1)
             for region in population.regions
             for member in self.federation.cohort(region, each)
@@ -48,7 +61,13 @@ class Centralized(System):
             population.model,
             population.flat,
             self._rows(population.everyone()),
-            self.federation.training.model_copy(update={"steps": steps, "epochs": None}),
+            training.model_copy(
+                update={
+                    "steps": steps,
+                    "epochs": None,
+                    "learning_rate": self.options.learning_rate or training.learning_rate,
+                }
+            ),
             seed=derive_seed("centralized", config.run.seed),
             start=population.initial,
         )

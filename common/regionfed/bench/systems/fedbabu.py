@@ -11,7 +11,7 @@ from pydantic import Field
 from regionfed.bench.federation import Federation
 from regionfed.bench.population import Member
 from regionfed.bench.scoring import Served
-from regionfed.bench.systems.base import Averaging, region_training
+from regionfed.bench.systems.base import TunedByRegion
 from regionfed.bench.systems.parts import head_mask
 from regionfed.config.base import Section
 from regionfed.method.vectors import Vector
@@ -24,10 +24,12 @@ class FedBabuOptions(Section):
     tune: Literal["all", "head"] = Field(default="all", description="What is tuned at the end.")
     steps: int = Field(default=20, ge=1, description="Local steps of a client (per client).")
     learning_rate: float = Field(default=1e-3, gt=0, description="Their step size (per client).")
-    rounds: int = Field(default=3, ge=1, description="Rounds inside the region (per region).")
+    rounds: int = Field(
+        default=3, ge=1, description="Last rounds that stay inside the region (per region)."
+    )
 
 
-class FedBabu(Averaging):
+class FedBabu(TunedByRegion):
     """The head keeps its random initial values while the body is federated; clients then tune.
 
     As published. Which parameters are the head is the model's to say (`bench.systems.parts`); the
@@ -48,39 +50,36 @@ class FedBabu(Averaging):
         super().__init__(federation, options)
         self.head: NDArray[np.bool_] = head_mask(federation.population)
         self._body = StepHooks(trained=~self.head)
+        self._tuning = StepHooks(trained=self.head) if self.options.tune == "head" else None
+
+    @property
+    def regional_rounds(self) -> int:
+        """None: every client tunes alone."""
+        return 0
 
     def hooks(self, member: Member) -> StepHooks | None:
         """Only the body moves."""
         del member
         return self._body
 
+    def tuning_hooks(self, member: Member) -> StepHooks | None:
+        """Everything moves, or the head alone."""
+        del member
+        return self._tuning
+
     def round(self, number: int) -> None:
-        """A round of FedAvg on the body."""
+        """A round of FedAvg on the body; inside a region the whole model is tuned and travels."""
         down, up = self.cost.down, self.cost.up
         super().round(number)
-        share = 1.0 - float(self.head.mean())
-        self.cost.down = down + (self.cost.down - down) * share
-        self.cost.up = up + (self.cost.up - up) * share
+        if number <= self.rounds - self.regional_rounds:
+            share = 1.0 - float(self.head.mean())
+            self.cost.down = down + (self.cost.down - down) * share
+            self.cost.up = up + (self.cost.up - up) * share
 
     def served(self, number: int, *, final: bool) -> Served:
         """The federated body with its untrained head until the end, then the tuned models."""
-        if not final:
+        if not final or self.regional_rounds:
             return super().served(number, final=final)
-        hooks = StepHooks(trained=self.head) if self.options.tune == "head" else None
-        if self.own_level == "region":
-            tuned = {
-                region: region_training(
-                    self,
-                    region,
-                    start=self.theta,
-                    number=number + 1,
-                    rounds=self.options.rounds,
-                    salt="finetune",
-                    hooks=hooks,
-                )
-                for region in self.federation.population.regions
-            }
-            return Served(regional=lambda region: tuned[region])
         theta = self.theta
         training = self.federation.training.model_copy(
             update={
@@ -97,7 +96,7 @@ class FedBabu(Averaging):
                 number=number,
                 salt=("finetune",),
                 training=training,
-                hooks=hooks,
+                hooks=self._tuning,
             )
             return theta - result.update
 
@@ -105,8 +104,13 @@ class FedBabu(Averaging):
 
 
 class FedBabuRegion(FedBabu):
-    """FedBABU where a region's clients tune together: FedAvg within the region (ours)."""
+    """FedBABU where a region's clients tune together in the last rounds (ours)."""
 
     name: ClassVar[str] = "fedbabu-region"
     label: ClassVar[str] = "FedBABU per region"
     own_level: ClassVar[str] = "region"
+
+    @property
+    def regional_rounds(self) -> int:
+        """As the options say."""
+        return self.options.rounds

@@ -8,17 +8,22 @@ from pydantic import Field
 
 from regionfed.bench.population import Member
 from regionfed.bench.scoring import Served
-from regionfed.bench.systems.base import Averaging, region_training
+from regionfed.bench.systems.base import Averaging, TunedByRegion
 from regionfed.config.base import Section
 from regionfed.method.vectors import Vector
 
 
 class FinetuneOptions(Section):
-    """How the last step of personalisation is done."""
+    """How a client tunes."""
 
-    steps: int = Field(default=20, ge=1, description="Local steps of a client (per client).")
-    learning_rate: float = Field(default=1e-3, gt=0, description="Their step size (per client).")
-    rounds: int = Field(default=3, ge=1, description="Rounds inside the region (per region).")
+    steps: int = Field(default=20, ge=1, description="Local steps after the last round.")
+    learning_rate: float = Field(default=1e-3, gt=0, description="Their step size.")
+
+
+class FinetuneRegionOptions(Section):
+    """How a region tunes."""
+
+    rounds: int = Field(default=3, ge=1, description="Last rounds that stay inside the region.")
 
 
 class Finetune(Averaging):
@@ -40,19 +45,6 @@ class Finetune(Averaging):
         """theta until the end, then the tuned models."""
         if not final:
             return super().served(number, final=final)
-        if self.own_level == "region":
-            tuned = {
-                region: region_training(
-                    self,
-                    region,
-                    start=self.theta,
-                    number=number + 1,
-                    rounds=self.options.rounds,
-                    salt="finetune",
-                )
-                for region in self.federation.population.regions
-            }
-            return Served(regional=lambda region: tuned[region])
         theta = self.theta
         training = self.federation.training.model_copy(
             update={
@@ -71,12 +63,20 @@ class Finetune(Averaging):
         return Served(regional=lambda region: theta, personal=personal)
 
 
-class FinetuneRegion(Finetune):
-    """Fine-tuning where a region's clients train on together: FedAvg within the region.
+class FinetuneRegion(TunedByRegion):
+    """FedAvg whose last rounds stay inside each region.
 
     Ours: the personal model is kept per region, which is what RegionFed has to beat.
     """
 
     name: ClassVar[str] = "finetune-region"
     label: ClassVar[str] = "Fine-tuning per region"
+    paper: ClassVar[str] = Finetune.paper
     own_level: ClassVar[str] = "region"
+    options_type: ClassVar[type[Section]] = FinetuneRegionOptions
+    options: FinetuneRegionOptions
+
+    @property
+    def regional_rounds(self) -> int:
+        """As the options say."""
+        return self.options.rounds
