@@ -27,6 +27,8 @@ from regionfed_coordinator.state import RegionState
 
 UNCHECKED = "unchecked"
 """Verdict on a part that is served without having been compared: no losses were asked for."""
+TELLING = 0.1
+"""Noise on a share of rows above which a score says nothing."""
 
 
 class _Phase:
@@ -189,8 +191,9 @@ def _scores(phase: _Phase, part: Vector | None) -> dict[str, dict[str, float]]:
         phase.notes.append(f"no scores: {error}")
         return {}
     phase.notes.append(
-        f"scores are noised: each value carries noise of standard deviation {found.noise_std:.2g}, "
-        "as a share of a client's rows"
+        f"scores are noised: each value, a share of a client's rows, carries noise of standard "
+        f"deviation {found.noise_std:.2g}"
+        + (", which is too much for them to tell anything" if found.noise_std > TELLING else "")
     )
     summed = found.vector.astype(np.float64) * terms.expected
     return metric_counts(phase.region.tasks, terms.levels, summed)

@@ -24,6 +24,7 @@ from regionfed.flower.roster import Roster
 from regionfed.models.agreement import agreement_digest
 from regionfed.models.build import build_model
 from regionfed.models.flat import FlatModel
+from regionfed.privacy.terms import RegionTerms
 from regionfed.run.folder import RunFolder
 from regionfed.run.progress import ProgressEvent, ProgressSink
 from regionfed.run.promise import feasibility
@@ -146,6 +147,15 @@ def _open(
     )
     flat = FlatModel(model.module)
     theta, buffers = flat.read(), flat.read_buffers()
+    for region in data.regions:
+        # Terms that cannot hold are refused here, before any client is asked.
+        RegionTerms(
+            config=config,
+            dimension=theta.size,
+            buffers=buffers.size,
+            clients=len(data.clients(region)),
+            tasks=data.tasks,
+        ).check()
     return _Start(
         topology=Topology(
             engine=engine, regions={name: data.clients(name) for name in data.regions}

@@ -80,6 +80,11 @@ class RegionTerms:
                 f"coordinator.cohort <= {self.clients // self.bands} or lower privacy.bands"
             )
 
+    def check(self) -> None:
+        """Raise ConfigError or SecureAggregationError for sums that cannot be taken."""
+        if self.sums_only:
+            self.secagg(Channel.TRAIN)
+
     @property
     def mode(self) -> Mode:
         """The mode of the configuration."""
