@@ -89,7 +89,7 @@ class DiagnosisRun:
         self._measured: dict[str, _Measured] = {}
         self._left_out: dict[str, str] = {}
         self._bytes = 0
-        self._loss = float("nan")
+        self._losses: list[float] = []
 
     def execute(self) -> DiagnosisReport:
         """All rounds, and the verdicts.
@@ -106,11 +106,11 @@ class DiagnosisRun:
             self._tell(number, "warm-up", "")
             mean = self._warm_up(number)
             self.theta, state = optimizer.step(self.theta, mean, state)
-            self._tell(number, "done", f"loss {self._loss:.3f}")
+            self._tell(number, "done", f"loss {self._losses[-1]:.3f}")
         for number in range(self.settings.warmup + 1, self.settings.total + 1):
             self._tell(number, "measure", "")
             self._measure(number)
-            self._tell(number, "done", f"loss {self._loss:.3f}")
+            self._tell(number, "done", f"loss {self._losses[-1]:.3f}")
         return self._judge(time.monotonic() - started)
 
     def _warm_up(self, number: int) -> Vector:
@@ -197,7 +197,7 @@ class DiagnosisRun:
                 f"{len(losses)} of {len(self.regions.names)} regions answered the diagnosis, the "
                 f"quorum is {self.config.server.min_regions} ({why})"
             )
-        self._loss = float(np.mean(losses))
+        self._losses.append(float(np.mean(losses)))
 
     def _judge(self, seconds: float) -> DiagnosisReport:
         names = [name for name in self.regions.names if name in self._measured]
@@ -239,7 +239,7 @@ class DiagnosisRun:
                 cosine=tuple(tuple(map(float, row)) for row in found.matrix.cosines),
             ),
             mu=found.mu,
-            loss=self._loss,
+            losses=tuple(self._losses),
             parameters=self.theta.size,
             sketched=bool(self.width),
             left_out=left_out,

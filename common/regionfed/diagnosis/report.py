@@ -16,6 +16,8 @@ from regionfed.run.records import ConflictMatrix
 
 FILE = "diagnosis.json"
 
+_STILL_LEARNING = 0.1
+
 
 class _Record(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -57,7 +59,9 @@ class DiagnosisReport(_Record):
     level: float = Field(description="Probability of any false alarm among alike regions.")
     negligible: float = Field(description="Relative gap below which a difference is none.")
     severe: float = Field(description="Relative gap from which one model cannot serve.")
-    loss: float = Field(description="Mean training loss of the last measuring round.")
+    losses: tuple[float, ...] = Field(
+        description="Mean training loss of each round, warm-up first."
+    )
     parameters: int = Field(description="Length d of the vector.")
     sketched: bool = Field(description="Whether distances come from sketches of the updates.")
     left_out: dict[str, str] = Field(description="Regions that could not be judged, and why.")
@@ -79,15 +83,30 @@ class DiagnosisReport(_Record):
             and (r.detectable_gap is None or r.detectable_gap > self.severe)
         )
 
+    @property
+    def still_learning(self) -> float:
+        """Share by which the training loss fell in the last round before measuring; 0: unknown."""
+        at = self.settings.warmup
+        if at < 1 or not self.losses[at - 1] > 0:
+            return 0.0
+        return max(0.0, 1 - self.losses[at] / self.losses[at - 1])
+
     def blindness(self) -> str:
         """A warning where an aligned verdict says little, or nothing."""
-        if not self.unseen:
-            return ""
-        return (
-            f"{', '.join(self.unseen)}: even a severe conflict could have gone unseen with so few "
-            "clients. Give more clients per region, more --groups, or more --rounds before "
-            "trusting 'aligned'."
-        )
+        warnings = []
+        if self.unseen:
+            warnings.append(
+                f"{', '.join(self.unseen)}: even a severe conflict could have gone unseen with so "
+                "few clients. Give more clients per region, more --groups, or more --rounds "
+                "before trusting 'aligned'."
+            )
+        if not self.conflicting and self.still_learning > _STILL_LEARNING:
+            warnings.append(
+                f"The training loss still fell by {100 * self.still_learning:.0f}% in the last "
+                "round before measuring: what all regions have in common then hides what they "
+                "disagree on. Repeat with more --warmup to be sure."
+            )
+        return " ".join(warnings)
 
     def summary(self) -> str:
         """What to do, in one sentence or two."""

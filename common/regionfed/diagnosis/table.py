@@ -30,7 +30,7 @@ def print_diagnosis(report: DiagnosisReport, console: Console) -> None:
     console.print(
         f"{settings.warmup} warm-up and {settings.rounds} measuring rounds in "
         f"{duration(report.seconds)}, {amount(report.bytes_moved)} moved, training loss "
-        f"{report.loss:.3f}",
+        f"{report.losses[-1]:.3f}",
         style="dim",
         markup=False,
         highlight=False,

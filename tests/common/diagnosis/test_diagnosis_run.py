@@ -13,6 +13,7 @@ from regionfed.diagnosis.settings import DiagnosisSettings, group_count, require
 from regionfed.engine.diagnose import diagnose_here
 from regionfed.errors import ConfigError, DataError, PrivacyError, StateError
 from regionfed.messages import GroupUpdates
+from regionfed.method.diagnose import Finding
 from regionfed.run.folder import RunFolder
 
 
@@ -117,7 +118,7 @@ def test_too_few_clients_are_said_to_show_nothing(small):
     blind = report.model_copy(
         update={
             "regions": tuple(
-                each.model_copy(update={"finding": "aligned", "detectable_gap": None})
+                each.model_copy(update={"finding": Finding.ALIGNED, "detectable_gap": None})
                 for each in report.regions
             )
         }
@@ -125,6 +126,10 @@ def test_too_few_clients_are_said_to_show_nothing(small):
     blind = DiagnosisReport.model_validate_json(blind.model_dump_json())
     assert "decides nothing" in blind.summary()
     assert "more clients" in blind.blindness()
+    assert len(report.losses) == 3
+    falling = blind.model_copy(update={"losses": (2.0, 1.0, 1.0)})
+    assert "fell by 50%" in falling.blindness()
+    assert "fell by" not in blind.model_copy(update={"losses": (1.0, 1.0, 1.0)}).blindness()
 
 
 def test_regions_of_one_client_are_left_out_or_refused(tmp_path):
@@ -144,7 +149,11 @@ def test_regions_of_one_client_are_left_out_or_refused(tmp_path):
 )
 def test_it_refuses_to_break_a_promise(privacy, named):
     config = configure().model_copy(
-        update={"privacy": FederationConfig.model_validate({"privacy": {"mode": "off", **privacy}}).privacy}
+        update={
+            "privacy": FederationConfig.model_validate(
+                {"privacy": {"mode": "off", **privacy}}
+            ).privacy
+        }
     )
     with pytest.raises(PrivacyError, match=named):
         require_diagnosable(config)
