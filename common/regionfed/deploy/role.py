@@ -12,13 +12,13 @@ import importlib
 import logging
 import os
 import sys
-import time
 from collections.abc import Callable, Mapping
 
 from regionfed.deploy.commands import ROLES
 from regionfed.deploy.settings import Settings
 from regionfed.deploy.start import await_ready, become, bind_to_addresses
 from regionfed.errors import RegionFedError
+from regionfed.logs import set_up_logs
 
 logger = logging.getLogger("regionfed.start")
 
@@ -34,18 +34,15 @@ ERRANDS = {
 def main(arguments: list[str] | None = None) -> int:
     """Start the role that the first argument names; the exit status on an error."""
     words = sys.argv[1:] if arguments is None else arguments
-    logging.Formatter.converter = time.gmtime
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)sZ %(levelname)s %(name)s: %(message)s"
-    )
-    logging.getLogger("httpx").setLevel(logging.WARNING)
     if not words:
         print(__doc__, file=sys.stderr)
         return 2
     role = words[0]
     if role not in ROLES and role not in ERRANDS:
         os.execvp(role, words)
+    os.environ["REGIONFED_ROLE"] = role
     try:
+        set_up_logs()
         settings = Settings.from_environment(os.environ)
         if role in ERRANDS:
             _errand(role)(settings, os.environ)

@@ -26,6 +26,7 @@ from regionfed.deploy.commands import Launch
 from regionfed.deploy.health import PROBLEM_FILE
 from regionfed.deploy.settings import Settings
 from regionfed.errors import ConfigError
+from regionfed.logs import wants_json
 
 logger = logging.getLogger("regionfed.start")
 
@@ -89,7 +90,7 @@ def start_checks(target: Target) -> Iterator[CheckResult]:
 
 
 def become(launch: Launch, settings: Settings) -> NoReturn:
-    """Start the metrics beside it where `REGIONFED_METRICS` asks for them; become the command.
+    """Start what runs beside it (metrics, the ServerApp's log); become the command.
 
     Temporary files go to the state folder: `/tmp` is memory.
     """
@@ -106,9 +107,14 @@ def become(launch: Launch, settings: Settings) -> NoReturn:
     if settings.metrics is not None:
         exporter = [sys.executable, "-m", "regionfed.deploy.exporter", launch.target.role]
         subprocess.Popen(exporter, env=environment)
+    if launch.target.role == "superexec":
+        subprocess.Popen([sys.executable, "-m", "regionfed.deploy.applog"], env=environment)
     logger.info("starting %s", " ".join(launch.argv))
+    command = list(launch.argv)
+    if wants_json(environment):
+        command = [sys.executable, "-m", "regionfed.logs", *command]
     try:
-        os.execvpe(launch.argv[0], launch.argv, environment)
+        os.execvpe(command[0], command, environment)
     except OSError as error:
         raise ConfigError(
             f"{launch.argv[0]} cannot be started ({error.strerror}); it is not in this image or "

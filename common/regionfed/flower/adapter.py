@@ -175,12 +175,12 @@ class Control:
         request = StopRunRequest(run_id=run_id)
         return bool(self._call("stop a run", lambda: self._client.StopRun(request)).success)
 
-    def logs(self, run_id: int) -> Iterator[str]:
-        """What a run's ServerApp writes, from its start to its end; waits for more in between.
+    def logs(self, run_id: int, *, since: float = 0.0) -> Iterator[str]:
+        """What a run's ServerApp writes after `since` (Unix time) to its end, waiting in between.
 
         Flower takes the ServerApp's output away from its process, so this is the only way to it.
         """
-        request = StreamLogsRequest(run_id=run_id, after_timestamp=0.0)
+        request = StreamLogsRequest(run_id=run_id, after_timestamp=since)
         stream = self._call("read a run's log", lambda: self._client.StreamLogs(request))
         while (reply := self._call("read a run's log", lambda: next(stream, None))) is not None:
             yield reply.log_output

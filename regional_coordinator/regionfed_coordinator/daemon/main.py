@@ -13,6 +13,7 @@ from regionfed.bridge.store import JobStore
 from regionfed.errors import RegionFedError
 from regionfed.flower.adapter import Control
 from regionfed.flower.bundle import REGIONAL, bundle
+from regionfed.logs import set_up_logs
 from regionfed.privacy.desk_ledger import DeskLedger
 from regionfed_coordinator.daemon.keeper import Keeper
 from regionfed_coordinator.daemon.options import DaemonOptions, parse_options
@@ -23,11 +24,8 @@ logger = logging.getLogger(__name__)
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Console entry: exits with the error's code and one line that says what to do."""
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
-    logging.getLogger("httpx").setLevel(logging.WARNING)
     try:
+        set_up_logs()
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
