@@ -17,7 +17,7 @@ from regionfed.bench.systems.fedavg import FedAvg, RegionAware
 from regionfed.bench.systems.fedbabu import FedBabu, FedBabuOptions
 from regionfed.bench.systems.fedprox import FedProx, FedProxOptions
 from regionfed.bench.systems.fedtp import FedTp, FedTpOptions
-from regionfed.bench.systems.finetune import Finetune
+from regionfed.bench.systems.finetune import Finetune, FinetuneRegion, FinetuneRegionOptions
 from regionfed.bench.systems.parts import attention_mask, head_mask
 from regionfed.bench.systems.pfedme import PFedMe, PFedMeOptions
 from regionfed.bench.systems.regionfed import RegionFed, RegionFedGrad, RegionFedResidual
@@ -256,6 +256,20 @@ def test_fedtp_leaves_what_is_not_attention_to_fedavg(federation: Federation) ->
 
 def test_fine_tuning_federates_as_fedavg(federation: Federation, fedavg: Vector) -> None:
     assert np.array_equal(theta_of(run(Finetune(federation))), fedavg)
+
+
+def test_tuning_by_region_takes_no_more_rounds_than_fedavg(make_federation: Any) -> None:
+    federation = make_federation(run={"seed": 3, "rounds": 3})
+    system = FinetuneRegion(federation, FinetuneRegionOptions(rounds=1))
+    plain = FedAvg(federation)
+    run(system, rounds=2)
+    run(plain, rounds=2)
+    assert np.array_equal(system.theta, plain.theta)
+    assert not system.tuned
+    system.round(3)
+    plain.round(3)
+    assert set(system.tuned) == set(federation.population.regions)
+    assert (system.cost.down, system.cost.up) == (plain.cost.down, plain.cost.up)
 
 
 def test_grad_never_changes_theta(federation: Federation) -> None:
