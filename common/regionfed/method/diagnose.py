@@ -91,12 +91,19 @@ class RegionDiagnosis:
             Finding.MILD: "mild: the region differs from the majority, and shares most of it",
             Finding.SEVERE: "severe: the region pulls elsewhere, one model cannot serve it",
         }[self.finding]
-        blind = (
-            f" These data show only relative gaps above {self.detectable_gap:.2g}: to see smaller "
-            "ones, give more clients or more disjoint groups per region."
-            if self.finding is Finding.ALIGNED
-            else ""
-        )
+        if self.finding is not Finding.ALIGNED:
+            blind = ""
+        elif math.isinf(self.detectable_gap):
+            text = "no conflict shown"
+            blind = (
+                " These data could not have shown a conflict of any size: give more clients or "
+                "more disjoint groups per region."
+            )
+        else:
+            blind = (
+                f" These data show only relative gaps above {self.detectable_gap:.2g}: to see "
+                "smaller ones, give more clients or more disjoint groups per region."
+            )
         return f"{text} ({numbers}).{blind} Routed to {self.strategy}: {self.reason}."
 
 

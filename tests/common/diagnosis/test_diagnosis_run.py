@@ -60,7 +60,7 @@ def test_every_region_has_a_verdict_with_its_numbers(small):
         assert each.conflict > 0
         assert each.floor > 0
         assert each.divergence > 0
-        assert each.explanation.startswith(("aligned", "mild", "severe"))
+        assert each.explanation.startswith(("aligned", "no conflict", "mild", "severe"))
         assert each.strategy in ("none", "residual")
     distances = np.asarray(report.matrix.distance)
     np.testing.assert_allclose(distances, distances.T)

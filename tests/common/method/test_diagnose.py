@@ -1,5 +1,8 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
+
 from regionfed.errors import ConfigError, DataError, UpdateError
 from regionfed.method.diagnose import Finding, Thresholds, diagnose
 from regionfed.method.dispersion import RegionUnits, average_rounds, disperse, effective_dimensions
@@ -136,7 +139,12 @@ def test_an_aligned_verdict_says_what_the_data_could_not_have_shown():
     blind = diagnose([halves(r) for r in federation(regions=2, clients=6, odd=(0,))]).regions[0]
     assert blind.finding is Finding.ALIGNED
     assert blind.detectable_gap > 1.0
-    assert "These data show only relative gaps above" in blind.explain()
+    assert (
+        "These data show only relative gaps above" in replace(blind, detectable_gap=1.5).explain()
+    )
+    nothing = replace(blind, detectable_gap=np.inf).explain()
+    assert nothing.startswith("no conflict shown")
+    assert "could not have shown a conflict of any size" in nothing
     sharp = diagnose(federation(regions=8, clients=20, noise=0.2)).regions[0]
     assert sharp.detectable_gap < 0.2
 
