@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any, TextIO
 
 from regionfed.errors import ConfigError
 
@@ -34,6 +34,11 @@ WHERE = {
     "client": "REGIONFED_CLIENT",
 }
 """Fields that say which process speaks, by the variable that tells it."""
+
+if TYPE_CHECKING:
+    _Stream = logging.StreamHandler[TextIO]
+else:
+    _Stream = logging.StreamHandler
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _FLOWER = re.compile(r"(DEBUG|INFO|WARNING|ERROR|CRITICAL)\s*:\s+(.*)")
@@ -55,15 +60,16 @@ def set_up_logs(environ: Mapping[str, str] = os.environ) -> None:
     Called where a process starts; an earlier set-up of this process is replaced. Raises
     `ConfigError` as `wants_json` does.
     """
-    handler = logging.StreamHandler()
+    handler = _Handler()
     formatter: logging.Formatter = logging.Formatter(TEXT)
     formatter.converter = time.gmtime
     if wants_json(environ):
         formatter = JsonFormatter(place(environ))
     handler.setFormatter(formatter)
-    # Flower writes its records itself.
-    handler.addFilter(lambda record: record.name.split(".")[0] != "flwr")
-    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    root = logging.getLogger()
+    root.handlers = [each for each in root.handlers if not isinstance(each, _Handler)]
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)
     # It notes every request at INFO, and a run is looked at every second.
     logging.getLogger("httpx").setLevel(logging.WARNING)
 
@@ -71,6 +77,13 @@ def set_up_logs(environ: Mapping[str, str] = os.environ) -> None:
 def place(environ: Mapping[str, str]) -> dict[str, str]:
     """Which process this is, in the fields of `WHERE` that are known."""
     return {field: environ[name] for field, name in WHERE.items() if environ.get(name)}
+
+
+class _Handler(_Stream):
+    """This project's own handler; Flower writes its records itself."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.name.split(".")[0] != "flwr" and bool(super().filter(record))
 
 
 class JsonFormatter(logging.Formatter):

@@ -74,7 +74,12 @@ class Builder:
         regions = list(self.topology.regions)
         identities = {f"{region}-identity": DONE for region in regions} if self.together else {}
         nodes = {region: f"/public/{region}/uplink.pub" for region in regions}
-        uplinks = {f"{region}-uplink": HEALTHY for region in regions} if self.together else {}
+        below: dict[str, str] = {}
+        if self.together:
+            below = {f"{region}-uplink": HEALTHY for region in regions}
+            # So that `docker compose up run` starts them, and the first round has them all.
+            for region, clients in self.topology.regions.items():
+                below |= {f"{region}-{client}": HEALTHY for client in clients}
         return {
             "global-identity": self._identity("server", "global", builds=True),
             "global-superlink": self._superlink("server", "global"),
@@ -87,7 +92,7 @@ class Builder:
                     REGIONFED_RUNTIME=f"global-superlink:{RUNTIME_PORT}",
                     REGIONFED_RUN_DIR=RUN_FOLDER,
                 ),
-                **_after({"global-superexec": HEALTHY, **uplinks}),
+                **_after({"global-superexec": HEALTHY, **below}),
                 "networks": ["global-core"],
                 **self.keys.mount("global", "ca.crt", volumes=[f"runs:{RUNS_PATH}"]),
                 "tmpfs": SCRATCH,

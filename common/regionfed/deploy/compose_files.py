@@ -22,7 +22,7 @@ federation file, not this one.
 
   docker compose build                 # three images
   docker compose up                    # trains, prints progress, keeps serving; Ctrl-C stops
-  docker compose up --exit-code-from run   # the same, and ends with the run's result
+  docker compose up --exit-code-from run run  # shows only the run; ends with its result
   docker compose down && docker compose up # resumes
 
 TLS and node authentication are on. Every site makes its own keys at its first start, in volumes

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from regionfed.deploy.settings import Settings, required
 from regionfed.errors import ConfigError, IdentityError, TransportError
-from regionfed.flower.adapter import Control, NodeFacts
+from regionfed.flower.adapter import Control, NodeFacts, read_public_key
 
 logger = logging.getLogger("regionfed.register")
 
@@ -29,28 +29,49 @@ class Node:
 def register_nodes(settings: Settings, environ: Mapping[str, str]) -> None:
     """Register every node of `REGIONFED_NODES` (`NAME=FILE` words) that is not yet registered.
 
-    Raises `ConfigError` for a malformed list, `IdentityError` if a key is missing or refused,
-    `TransportError` if the SuperLink does not answer in time.
+    A registered node whose file now holds another key is refused, because whoever can write the
+    file could take the node's place; named in `REGIONFED_REPLACE` it is registered anew and its old
+    key is shut out.
+
+    Raises `ConfigError` for a malformed list, `IdentityError` if a key is missing, refused or
+    another one, `TransportError` if the SuperLink does not answer in time.
     """
     runtime = required(settings.runtime, name="REGIONFED_RUNTIME", role="register")
     nodes = parse_nodes(environ.get("REGIONFED_NODES", ""))
+    replaced = environ.get("REGIONFED_REPLACE", "").split()
     control = Control(str(runtime), ca=settings.identity / "ca.crt" if settings.tls else None)
     try:
-        known = {facts.name for facts in await_nodes(control, deadline=WAIT_SECONDS)}
-        absent = [node for node in nodes if node.name not in known and not node.key.exists()]
-        for node in nodes:
-            if node.name not in known and node not in absent:
-                control.register_node(node.key, node.name)
-                logger.info("%s is registered now", node.name)
+        known = {facts.name: facts for facts in await_nodes(control, deadline=WAIT_SECONDS)}
+        problems = [_register(control, node, known.get(node.name), replaced) for node in nodes]
     finally:
         control.close()
-    if absent:
-        raise IdentityError(
-            f"no public key of {', '.join(f'{node.name} ({node.key})' for node in absent)}; have "
-            "each site make it, put its .pub file there, and register again. The others are "
-            "registered"
-        )
+    if any(problems):
+        raise IdentityError("; ".join(filter(None, problems)) + ". The others are registered")
     logger.info("all %d nodes are registered", len(nodes))
+
+
+def _register(control: Control, node: Node, known: NodeFacts | None, replaced: list[str]) -> str:
+    """Make the SuperLink know a node; empty, or why it was not done."""
+    if not node.key.exists():
+        if known is not None:
+            return ""
+        return (
+            f"no public key of {node.name} ({node.key}); have the site make it, put its .pub file "
+            "there, and register again"
+        )
+    if known is not None:
+        if known.public_key == read_public_key(node.key):
+            return ""
+        if node.name not in replaced:
+            return (
+                f"{node.key} is not the key under which {node.name} is registered; if its site "
+                f"made a new one, register again with REGIONFED_REPLACE={node.name}"
+            )
+        control.unregister_node(known.node_id)
+        logger.warning("the old key of %s is shut out", node.name)
+    control.register_node(node.key, node.name)
+    logger.info("%s is registered now", node.name)
+    return ""
 
 
 def await_nodes(control: Control, *, deadline: float) -> list[NodeFacts]:

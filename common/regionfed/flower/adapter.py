@@ -115,6 +115,7 @@ class NodeFacts:
     node_id: int
     name: str
     status: str
+    public_key: bytes = b""
 
 
 class Control:
@@ -188,22 +189,17 @@ class Control:
     def nodes(self) -> list[NodeFacts]:
         """The registered nodes."""
         reply = self._call("list nodes", lambda: self._client.ListNodes(ListNodesRequest()))
-        return [NodeFacts(node.node_id, node.name, node.status) for node in reply.nodes_info]
+        return [
+            NodeFacts(node.node_id, node.name, node.status, bytes(node.public_key))
+            for node in reply.nodes_info
+        ]
 
     def register_node(self, public_key: Path, name: str) -> int:
         """Register a node's public key (OpenSSH, P-384) under a name; return the node's id.
 
         Raises IdentityError when the key cannot be read or is of another kind.
         """
-        try:
-            key = load_ssh_public_key(public_key.read_bytes())
-        except (OSError, ValueError) as error:
-            raise IdentityError(f"cannot read the public key {public_key}: {error}") from error
-        if not isinstance(key, ec.EllipticCurvePublicKey):
-            raise IdentityError(
-                f"{public_key} is not an EC key; `regionfed certs` makes the right kind"
-            )
-        request = RegisterNodeRequest(public_key=public_key_to_bytes(key), name=name)
+        request = RegisterNodeRequest(public_key=read_public_key(public_key), name=name)
         reply = self._call(f"register node {name}", lambda: self._client.RegisterNode(request))
         return int(reply.node_id)
 
@@ -229,6 +225,20 @@ class Control:
             raise TransportError(
                 f"cannot {what}: the SuperLink at {self.address} cannot be reached ({error})"
             ) from error
+
+
+def read_public_key(path: Path) -> bytes:
+    """A node's public key (OpenSSH, P-384) in the form in which a SuperLink keeps it.
+
+    Raises IdentityError when the key cannot be read or is of another kind.
+    """
+    try:
+        key = load_ssh_public_key(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise IdentityError(f"cannot read the public key {path}: {error}") from error
+    if not isinstance(key, ec.EllipticCurvePublicKey):
+        raise IdentityError(f"{path} is not an EC key; `regionfed certs` makes the right kind")
+    return bytes(public_key_to_bytes(key))
 
 
 def _run_state(run_id: int, status: RunStatus) -> RunState:

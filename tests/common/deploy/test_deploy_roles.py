@@ -236,28 +236,43 @@ class FakeControl:
 
     def __init__(self, known: list[str]) -> None:
         self.known, self.calls = known, 0
+        self.keys: dict[str, bytes] = {}
 
     def nodes(self) -> list[registration.NodeFacts]:
         self.calls += 1
         if self.calls < 3:
             raise TransportError("cannot list nodes: away")
-        return [registration.NodeFacts(n, name, "registered") for n, name in enumerate(self.known)]
+        return [
+            registration.NodeFacts(n, name, "registered", self.keys.get(name, b""))
+            for n, name in enumerate(self.known)
+        ]
 
     def register_node(self, key: Path, name: str) -> int:
         self.known.append(name)
+        self.keys[name] = key.read_bytes()
         return len(self.known)
+
+    def unregister_node(self, node_id: int) -> None:
+        del self.keys[self.known.pop(node_id)]
 
     def close(self) -> None:
         pass
 
 
-def test_registration_waits_adds_what_is_missing_and_names_absent_keys(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    control = FakeControl(["north/c00"])
-    monkeypatch.setattr(registration, "Control", lambda *a, **k: control)
+@pytest.fixture
+def control(monkeypatch: pytest.MonkeyPatch) -> FakeControl:
+    fake = FakeControl([])
+    monkeypatch.setattr(registration, "Control", lambda *a, **k: fake)
     monkeypatch.setattr(registration, "LOOK_AGAIN_SECONDS", 0.01)
-    (tmp_path / "c01.pub").write_text("key")
+    monkeypatch.setattr(registration, "read_public_key", Path.read_bytes)
+    return fake
+
+
+def test_registration_waits_adds_what_is_missing_and_names_absent_keys(
+    tmp_path: Path, control: FakeControl
+) -> None:
+    for name in ("c00", "c01"):
+        (tmp_path / f"{name}.pub").write_text(f"key of {name}")
     nodes = " ".join(f"north/{c}={tmp_path}/{c}.pub" for c in ("c00", "c01"))
     settings = Settings.from_environment(SITE | {"REGIONFED_IDENTITY": str(tmp_path)})
     register_nodes(settings, {"REGIONFED_NODES": nodes})
@@ -266,6 +281,22 @@ def test_registration_waits_adds_what_is_missing_and_names_absent_keys(
     assert control.known == ["north/c00", "north/c01"]
     with pytest.raises(IdentityError, match=r"north/c02 .*c02\.pub"):
         register_nodes(settings, {"REGIONFED_NODES": f"{nodes} north/c02={tmp_path}/c02.pub"})
+
+
+def test_another_key_under_a_known_name_is_refused_until_it_is_asked_for(
+    tmp_path: Path, control: FakeControl
+) -> None:
+    file = tmp_path / "c00.pub"
+    file.write_text("first key")
+    environ = {"REGIONFED_NODES": f"north/c00={file}"}
+    settings = Settings.from_environment(SITE | {"REGIONFED_IDENTITY": str(tmp_path)})
+    register_nodes(settings, environ)
+    file.write_text("second key")
+    with pytest.raises(IdentityError, match=r"REGIONFED_REPLACE=north/c00"):
+        register_nodes(settings, environ)
+    assert control.keys == {"north/c00": b"first key"}
+    register_nodes(settings, environ | {"REGIONFED_REPLACE": "north/c00"})
+    assert control.keys == {"north/c00": b"second key"}
 
 
 def test_registration_gives_up_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
