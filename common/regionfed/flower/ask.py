@@ -23,6 +23,8 @@ ROLL_CALL_SECONDS = 3.0
 """How often an exchange looks whether a silent node has come back under another id."""
 REASK_LIMIT = 5
 """How often one name is asked in one exchange."""
+PULL_BYTES = 256 << 20
+"""Answers of about this size are held at once, so that memory does not grow with the nodes."""
 
 
 @dataclass
@@ -72,6 +74,9 @@ def ask(
     pending = {name: _Pending() for name in orders}
     asked: dict[str, str] = {}
     next_roll = 0.0
+    # An answer is about as large as its order.
+    largest = max((record_bytes(order) for order in orders.values()), default=0)
+    at_once = max(1, PULL_BYTES // max(1, largest))
     while pending:
         now = time.monotonic()
         if now >= end:
@@ -80,11 +85,12 @@ def ask(
             roster.refresh()
             _send(grid, roster, orders, pending, asked, result, message_type, group, end - now)
             next_roll = now + ROLL_CALL_SECONDS
-        for reply in grid.pull_messages(list(asked)):
-            name = asked.pop(reply.metadata.reply_to_message_id, None)
-            if name is None or name not in pending:
-                continue
-            _settle(reply, name, pending, result, on_answer)
+        waiting = list(asked)
+        for first in range(0, len(waiting), at_once):
+            for reply in grid.pull_messages(waiting[first : first + at_once]):
+                name = asked.pop(reply.metadata.reply_to_message_id, None)
+                if name is not None and name in pending:
+                    _settle(reply, name, pending, result, on_answer)
         if pending:
             time.sleep(max(0.0, min(poll, end - time.monotonic())))
     for name, state in pending.items():
