@@ -23,6 +23,7 @@ COMMANDS = {
     "up": "Run all tiers as processes of this machine, over loopback gRPC.",
     "plan": "Check a configuration and print what a run would cost; nothing is trained.",
     "diagnose": "Measure whether regions conflict: is a global model enough?",
+    "status": "What a run is doing, tier by tier, and whether it is alive.",
     "report": "Write report.html of a run anew, also of one that failed or still runs.",
     "bench": "Run a benchmark recipe and write its tables and plots.",
     "privacy": "What a privacy budget buys, what a run has spent, and whether it holds.",

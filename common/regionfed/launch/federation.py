@@ -19,6 +19,7 @@ from regionfed.flower.bundle import GLOBAL, bundle
 from regionfed.launch.observe import Observer
 from regionfed.launch.plan import GLOBAL_TIER, plan_processes
 from regionfed.launch.ports import Ports
+from regionfed.launch.running import write_note
 from regionfed.launch.supervisor import Supervisor
 from regionfed.run.folder import RunFolder
 from regionfed.run.progress import ProgressEvent, ProgressSink, ignore_progress
@@ -79,6 +80,7 @@ class LocalFederation:
             },
             mark=uuid.uuid4().hex,
         )
+        write_note(home, self._plan)
         self._supervisor = Supervisor(
             self._plan.processes, mark=self._plan.mark, deadline=config.network.start_deadline
         )

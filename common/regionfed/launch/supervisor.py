@@ -97,7 +97,7 @@ class Supervisor:
                 if watched.process is not None and watched.process.poll() is None
             }
         for process, parent in marked_processes(self._mark):
-            task = _task_of(process.cmdline())
+            task = task_of(process.cmdline())
             if task and parent:
                 found[f"{parent.removesuffix('/superexec')}/{task}"] = process.pid
         return found
@@ -201,7 +201,8 @@ def _is_ready(spec: ProcessSpec) -> bool:
     return serves(spec.probe) if spec.health else listens(spec.probe)
 
 
-def _task_of(command: Sequence[str]) -> str:
+def task_of(command: Sequence[str]) -> str:
+    """Which Flower app a command line runs: serverapp, clientapp, or none."""
     for part in command[:2]:
         task = _TASKS.get(os.path.basename(part))
         if task:

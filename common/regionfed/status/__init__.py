@@ -1,0 +1,1 @@
+"""What a federation is doing: read from what its tiers made durable, and asked of who answers."""
