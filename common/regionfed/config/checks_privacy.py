@@ -49,9 +49,10 @@ def participation_problems(
     if config.run.rounds > 1 and asked <= clients and clients // asked < apart:
         fits = clients // apart
         advice = f"set coordinator.cohort <= {fits}" if fits else f"enrol {apart} clients or more"
+        key = "privacy.bands" if section.mode == "client-mf" else "privacy.budget.min_separation"
         yield Problem(
-            "privacy.bands" if section.mode == "client-mf" else "privacy.budget.min_separation",
-            f"clients may return after {apart} rounds at the earliest, but asking {asked} of "
+            key,
+            f"{key} lets clients return after {apart} rounds at the earliest, but asking {asked} of "
             f"{clients} each round brings them back after {clients // asked}; {advice}",
         )
 

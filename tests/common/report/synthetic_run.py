@@ -42,6 +42,7 @@ def write_synthetic_run(path: Path) -> RunFolder:
             "data.clients_per_region": 10,
             "method.strategy": "dynamic",
             "method.personalise_every": 1,
+            "privacy.mode": "off",
         },
     )
     folder = RunFolder.create(config, out=path)

@@ -107,7 +107,7 @@ def test_figures_stand_in_words(page: str, finished: RunFolder) -> None:
 
 
 def test_a_run_that_has_only_begun_shows_no_empty_plots(tmp_path: Path) -> None:
-    config = load_config(None, environ={}, overrides={"run.name": "young"})
+    config = load_config(None, environ={}, overrides={"run.name": "young", "privacy.mode": "off"})
     folder = RunFolder.create(config, out=tmp_path / "run")
     page = write_report(folder.path).read_text()
     assert headings(page) == ["Privacy: off", "Where it ran, and how"]

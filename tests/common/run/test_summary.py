@@ -73,7 +73,7 @@ def test_a_level_without_scores_is_refused() -> None:
 
 
 def test_result_of_a_run(tmp_path: Path) -> None:
-    config = load_config(None, environ={}, overrides={"run.rounds": 3})
+    config = load_config(None, environ={}, overrides={"run.rounds": 3, "privacy.mode": "off"})
     records = [
         round_record(1),
         evaluate(1, "global", 0.3, 0.2),
