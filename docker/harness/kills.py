@@ -1,0 +1,127 @@
+"""kill -9 of every kind of service in mid-round: nothing is lost, and the model stays the same.
+
+One federation, one victim a round. Noise is off and all clients take part (the quorum is all of
+them), so the final model has to be that of an undisturbed run in one process, bit for bit.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from harness.engine import ROOT
+from harness.stack import SERVER_IMAGE, UID, Stack, docker, wait_until
+from harness.table import Drill, Table
+from harness.tally import Tally
+from harness.watch import Watch
+
+VICTIMS = (
+    "north-c00",
+    "north-superlink",
+    "north-superexec",
+    "north-coordinator",
+    "north-uplink",
+    "global-superlink",
+    "global-superexec",
+)
+IN_PHASE_SECONDS = 3.0
+"""How far into a phase the blow falls."""
+
+
+def kill_drills(
+    stack: Stack, tally: Tally, table: Table, *, phases: list[str], pace: float
+) -> None:
+    """Kill each victim once in each phase, a round each; then compare the final model."""
+    blows = [(phase, victim) for phase in phases for victim in VICTIMS]
+    rounds = len(blows) + 1
+    stack.environment |= _settings(rounds, pace)
+    tally.say(f"{rounds} rounds, a blow in all but the first: starting")
+    stack.compose("up", "-d", deadline=900)
+    watch = Watch(stack)
+    try:
+        watch.phase(1, "train", deadline=600 * pace)
+        undisturbed = watch.done(1, deadline=600 * pace)
+        tally.say(f"undisturbed, the first round takes {undisturbed:.0f} s")
+        for number, (phase, victim) in enumerate(blows, start=2):
+            _blow(stack, tally, table, watch, victim=victim, phase=phase, number=number, pace=pace)
+        _verdict(stack, tally, watch, rounds=rounds, pace=pace)
+    finally:
+        watch.close()
+
+
+def _settings(rounds: int, pace: float) -> dict[str, str]:
+    return {
+        "REGIONFED_DRILL_ROUNDS": str(rounds),
+        "REGIONFED_DRILL_QUORUM": "2",
+        "REGIONFED_DRILL_REGION_SECONDS": str(int(240 * pace)),
+        "REGIONFED_DRILL_SERVER_SECONDS": str(int(420 * pace)),
+    }
+
+
+def _blow(
+    stack: Stack,
+    tally: Tally,
+    table: Table,
+    watch: Watch,
+    *,
+    victim: str,
+    phase: str,
+    number: int,
+    pace: float,
+) -> None:
+    watch.phase(number, phase, deadline=600 * pace)
+    time.sleep(IN_PHASE_SECONDS)
+    started = stack.inspect(victim)["State"]["StartedAt"]
+    kill(stack, victim)
+    struck = time.monotonic()
+
+    def back() -> bool:
+        return stack.inspect(victim)["State"]["StartedAt"] != started and stack.healthy(victim)
+
+    healthy = wait_until(f"{victim} is healthy again", back, deadline=300 * pace)
+    watch.done(number, deadline=900 * pace)
+    round_s = time.monotonic() - struck
+    record = watch.rounds()[number]
+    whole = sorted(record["answered"]) == ["north", "south"] and not record["left_out"]
+    happened = "all regions and clients counted" if whole else _losses(record)
+    table.add(Drill("5, 25", f"kill -9 {victim}", phase, happened, healthy, round_s))
+    tally.check(
+        f"case 5: kill -9 {victim} in '{phase}' of round {number}: healthy after {healthy:.0f} s, "
+        f"round done after {round_s:.0f} s",
+        whole,
+        happened,
+    )
+
+
+def kill(stack: Stack, service: str) -> None:
+    """SIGKILL to every process of a service's container; its init ends and it is restarted."""
+    docker("exec", stack.container(service), "sh", "-c", "kill -9 -1", check=False)
+
+
+def _losses(record: dict[str, object]) -> str:
+    return f"skipped {record['skipped']}, left out {record['left_out']}"
+
+
+def _verdict(stack: Stack, tally: Tally, watch: Watch, *, rounds: int, pace: float) -> None:
+    watch.until("the result is there", lambda: bool(watch.result()), deadline=300 * pace)
+    result = watch.result()
+    tally.check("the run ends well", result["status"] == "ok", result.get("reason"))
+    undisturbed(stack, rounds=rounds)
+    ours = watch.manifest(rounds).get("sha256", "no checkpoint")
+    theirs = watch.manifest(rounds, folder="undisturbed").get("sha256", "none either")
+    tally.check(
+        "case 25: after all blows the model is that of an undisturbed run, bit for bit",
+        ours == theirs,
+        (ours, theirs),
+    )
+
+
+def undisturbed(stack: Stack, *, rounds: int, config: Path = ROOT / "docker/drill.toml") -> None:
+    """The same federation in one process, into the folder `undisturbed` of the volume."""
+    docker(
+        *("run", "--rm", "--network", "none", "--user", f"{UID}:0"),
+        *("-v", f"{stack.project}_runs:/runs", "-v", f"{config}:/drill.toml:ro"),
+        *("-e", f"REGIONFED__RUN__ROUNDS={rounds}", "-e", "REGIONFED__COORDINATOR__QUORUM=2"),
+        *(SERVER_IMAGE, "regionfed", "simulate", "/drill.toml", "--out", "/runs/undisturbed"),
+        deadline=900,
+    )
