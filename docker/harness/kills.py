@@ -37,7 +37,7 @@ def kill_drills(
     stack.environment |= _settings(rounds, pace)
     tally.say(f"{rounds} rounds, a blow in all but the first: starting")
     stack.compose("up", "-d", deadline=900)
-    watch = Watch(stack)
+    watch = Watch(stack.project)
     try:
         watch.phase(1, "train", deadline=600 * pace)
         undisturbed = watch.done(1, deadline=600 * pace)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from harness.stack import SERVER_IMAGE, Stack, docker
+from harness.stack import SERVER_IMAGE, docker
 from harness.tally import Abort
 
 Event = dict[str, Any]
@@ -16,13 +16,14 @@ Event = dict[str, Any]
 class Watch:
     """A container that only mounts the run's volume, so that any tier may be dead meanwhile."""
 
-    def __init__(self, stack: Stack, *, folder: str = "run", volume: str = "") -> None:
-        self.name = f"{stack.project}-watch"
+    def __init__(self, project: str, *, folder: str = "run", volume: str = "") -> None:
+        self.name = f"{project}-watch"
+        mounted = volume or f"{project}_runs"
         self.folder = folder
         docker("rm", "-f", self.name, check=False)
         docker(
             *("run", "-d", "--name", self.name, "--network", "none", "--init"),
-            *("-v", f"{volume or stack.project + '_runs'}:/runs:ro", "--entrypoint", "sleep"),
+            *("-v", f"{volume or project + '_runs'}:/runs:ro", "--entrypoint", "sleep"),
             *(SERVER_IMAGE, "86400"),
         )
 
