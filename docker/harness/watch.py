@@ -23,7 +23,7 @@ class Watch:
         docker("rm", "-f", self.name, check=False)
         docker(
             *("run", "-d", "--name", self.name, "--network", "none", "--init"),
-            *("-v", f"{volume or project + '_runs'}:/runs:ro", "--entrypoint", "sleep"),
+            *("-v", f"{mounted}:/runs:ro", "--entrypoint", "sleep"),
             *(SERVER_IMAGE, "86400"),
         )
 

@@ -76,10 +76,10 @@ class Builder:
         nodes = {region: f"/public/{region}/uplink.pub" for region in regions}
         below: dict[str, str] = {}
         if self.together:
-            below = {f"{region}-uplink": HEALTHY for region in regions}
             # So that `docker compose up run` starts them, and the first round has them all.
             for region, clients in self.topology.regions.items():
-                below |= {f"{region}-{client}": HEALTHY for client in clients}
+                names = ("uplink", "superexec", *clients)
+                below |= {f"{region}-{name}": HEALTHY for name in names}
         return {
             "global-identity": self._identity("server", "global", builds=True),
             "global-superlink": self._superlink("server", "global"),
