@@ -126,8 +126,8 @@ def test_case_4_starts_are_gated_by_health(federation: dict[str, Any]) -> None:
             expected = "service_completed_successfully" if one_shot else "service_healthy"
             assert condition == {"condition": expected}, (name, other)
     after = federation["services"]["run"]["depends_on"]
-    everyone = {name for name in processes(federation) if not name.endswith("superlink")}
-    assert set(after) == everyone - {"north-coordinator", "south-coordinator"}
+    waits_itself = ("superlink", "coordinator", "prometheus", "grafana")
+    assert set(after) == {n for n in processes(federation) if not n.endswith(waits_itself)}
 
 
 def test_case_2_what_must_survive_lies_in_named_volumes(federation: dict[str, Any]) -> None:
