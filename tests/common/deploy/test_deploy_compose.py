@@ -126,8 +126,8 @@ def test_case_4_starts_are_gated_by_health(federation: dict[str, Any]) -> None:
             expected = "service_completed_successfully" if one_shot else "service_healthy"
             assert condition == {"condition": expected}, (name, other)
     after = federation["services"]["run"]["depends_on"]
-    waits_itself = ("superlink", "coordinator", "prometheus", "grafana")
-    assert set(after) == {n for n in processes(federation) if not n.endswith(waits_itself)}
+    not_asked = ("superlink", "coordinator", "identity", "register", "run")
+    assert set(after) == {n for n in processes(federation) if not n.endswith(not_asked)}
 
 
 def test_case_2_what_must_survive_lies_in_named_volumes(federation: dict[str, Any]) -> None:
