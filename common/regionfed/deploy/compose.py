@@ -107,8 +107,10 @@ class Builder:
         nodes = {f"{region}/{name}": f"/public/{region}/clients/{name}.pub" for name in clients}
         identities = {f"{region}-{name}-identity": DONE for name in clients}
         identities = identities if self.together else {}
+        enrol = {f"{region}-enrol": self._enrol(region, identities)} if self.topology.masked else {}
         return {
             f"{region}-identity": self._identity("coordinator", region, builds=builds),
+            **enrol,
             f"{region}-superlink": self._superlink("coordinator", region),
             f"{region}-register": self._register("coordinator", region, nodes, after=identities),
             f"{region}-coordinator": {
@@ -157,6 +159,7 @@ class Builder:
         name = f"{region}-{client}"
         identity = self._identity("client", region, client=client, builds=builds)
         register = {f"{region}-register": DONE} if self.together else {}
+        enrolled = self._enrolled(region)
         return {
             f"{name}-identity": identity,
             name: {
@@ -168,6 +171,7 @@ class Builder:
                     REGIONFED_FLEET=self._fleet_address(region),
                     REGIONFED_PEER_CA=f"/public/{region}/ca.crt",
                     REGIONFED_METRICS=METRICS,
+                    **enrolled,
                 ),
                 **_after(register),
                 "networks": [f"{region}-fleet"],
@@ -212,6 +216,10 @@ class Builder:
             environment["REGIONFED_REGION"] = tier
             environment["REGIONFED_BRIDGE"] = f"{tier}-coordinator:{BRIDGE_PORT}"
             after[f"{tier}-coordinator"] = HEALTHY
+            if self.topology.masked:
+                environment |= self._enrolled(tier)
+                volumes.append(self.keys.public)
+                after |= {f"{tier}-enrol": DONE} if self.together else {}
         return {
             **self._start(self.process, image, "superexec"),
             "environment": self._environment(**environment),
@@ -239,6 +247,25 @@ class Builder:
             "tmpfs": SCRATCH,
             **_limits("512m"),
         }
+
+    def _enrol(self, region: str, after: dict[str, str]) -> Service:
+        """Enrols the region's clients for secure aggregation, where its authority lies."""
+        made = self.keys.made_by(region, authority=True)
+        # On separate hosts it is started by hand, once the clients have handed in their enrolments.
+        own = {f"{region}-identity": DONE} if self.together else {}
+        return {
+            **self._start(self.once, "coordinator", "enrol"),
+            "environment": self._environment(REGIONFED_TIER="region", REGIONFED_REGION=region),
+            **_after({**own, **after}),
+            "network_mode": "none",
+            **made,
+            "tmpfs": SCRATCH,
+            **_limits("1g"),
+        }
+
+    def _enrolled(self, region: str) -> dict[str, str]:
+        """Where a process of the region finds the directory and the signed configurations."""
+        return {"REGIONFED_ENROLMENT": f"/public/{region}"} if self.topology.masked else {}
 
     def _identity(self, image: str, tier: str, *, builds: bool, client: str = "") -> Service:
         site = f"{tier}-{client}" if client else tier

@@ -1,8 +1,9 @@
 """`python -m regionfed.deploy.role ROLE`: the entry point of every container.
 
 Roles that stay: superlink, superexec, coordinator, uplink, client. Roles that do one thing and
-end: identity (makes this site's keys), register (tells a SuperLink its nodes), run (submits the
-run, shows its progress, ends with its result). Any other word is a command that is started as it
+end: identity (makes this site's keys), enrol (admits a region's clients to secure aggregation),
+register (tells a SuperLink its nodes), run (submits the run, shows its progress, ends with its
+result). Any other word is a command that is started as it
 is, for example `regionfed check`.
 """
 
@@ -25,6 +26,7 @@ logger = logging.getLogger("regionfed.start")
 Errand = Callable[[Settings, Mapping[str, str]], None]
 ERRANDS = {
     "identity": "regionfed.deploy.identity:prepare_identity",
+    "enrol": "regionfed.deploy.enrolment:enrol_region",
     "register": "regionfed.deploy.registration:register_nodes",
     "run": "regionfed.deploy.run:execute_run",
 }

@@ -101,6 +101,7 @@ def become(launch: Launch, settings: Settings) -> NoReturn:
         **os.environ,
         **FLOWER_ENVIRONMENT,
         "FLWR_HOME": str(flower_home),
+        "REGIONFED_IDENTITY": str(settings.identity),
         "TMPDIR": str(temporary),
         **launch.environment,
     }

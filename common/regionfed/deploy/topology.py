@@ -16,10 +16,14 @@ RESERVED = ("global", "run", "prometheus", "grafana")
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """Regions and their clients, and the overrides under which the file describes just these."""
+    """Regions and their clients, and the overrides under which the file describes just these.
+
+    `masked` says that clients have to be enrolled for secure aggregation.
+    """
 
     regions: dict[str, tuple[str, ...]]
     overrides: dict[str, str] = field(default_factory=dict)
+    masked: bool = False
 
 
 def topology_of(config: Path, *, regions: int | None, clients: int | None) -> Topology:
@@ -48,6 +52,7 @@ def topology_of(config: Path, *, regions: int | None, clients: int | None) -> To
             f"REGIONFED__{key.upper().replace('.', '__')}": value
             for key, value in overrides.items()
         },
+        masked=loaded.privacy.secure_aggregation.enabled,
     )
 
 

@@ -2,7 +2,8 @@
 
 A deployed site keeps them in its identity folder (REGIONFED_IDENTITY): a client `device.json`
 (its own keys), `directory.json` and `operator.pub`; a coordinator `directory.json` and the signed
-configurations `secagg-CHANNEL.json`. In a run on one machine they lie in the run's folder, and
+configurations `secagg-CHANNEL.json`. What the region publishes (all but `device.json`) is looked
+for in REGIONFED_ENROLMENT where that is set. In a run on one machine they lie in the run's folder, and
 each client's keys only in its own.
 """
 
@@ -19,6 +20,7 @@ from regionfed.run.files import write_atomically
 from regionfed.secagg import DeviceKeys, Directory, OperatorKey, SecAggConfig, SignedConfig
 
 IDENTITY_VARIABLE = "REGIONFED_IDENTITY"
+ENROLMENT_VARIABLE = "REGIONFED_ENROLMENT"
 RUN_VARIABLE = "REGIONFED_RUN_DIR"
 DEVICE, DIRECTORY, OPERATOR = "device.json", "directory.json", "operator.pub"
 
@@ -30,7 +32,8 @@ def client_identity(region: str, client: str) -> Path:
 
 def region_identity(region: str) -> Path:
     """Folder with the region's directory, the operator's public key and signed configurations."""
-    return _folder(Path("regions") / region)
+    enrolment = os.environ.get(ENROLMENT_VARIABLE)
+    return Path(enrolment) if enrolment else _folder(Path("regions") / region)
 
 
 def _folder(below: Path) -> Path:
