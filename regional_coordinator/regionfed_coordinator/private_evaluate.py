@@ -174,8 +174,13 @@ def _scores(phase: _Phase, part: Vector | None) -> dict[str, dict[str, float]]:
     terms, order = phase.terms, phase.order
     section = terms.config.privacy
     if section.audit_metrics == "simulated":
-        phase.notes.append("scores were measured outside the promise, possible in simulation only")
-        return measure(phase.region, order, part=part, traffic=phase.traffic)
+        counts = measure(phase.region, order, part=part, traffic=phase.traffic)
+        phase.notes.append(
+            "scores were measured outside the promise, possible in simulation only"
+            if counts
+            else "no scores: too few clients answered"
+        )
+        return counts
     if not section.budget.evaluation_share:
         phase.notes.append("scores were not asked for: evaluation has no share of the budget")
         return {}

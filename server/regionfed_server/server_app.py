@@ -149,6 +149,12 @@ def _open(
     )
     flat = FlatModel(model.module)
     theta, buffers = flat.read(), flat.read_buffers()
+    if config.privacy.audit_metrics == "simulated" and engine != "simulate":
+        raise ConfigError(
+            "privacy.audit_metrics = 'simulated' measures scores outside the promise, which is "
+            "possible in `regionfed simulate` only; set it to 'none', and give scores a share of "
+            "the budget with privacy.budget.evaluation_share"
+        )
     for region in data.regions:
         # Terms that cannot hold are refused here, before any client is asked.
         RegionTerms(

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from regionfed.cli.sign import sign
 from regionfed.errors import ConfigError, PrivacyError, RegionFedError, StateError
 from regionfed.privacy import accountant, budget, gdp, paper
 from regionfed.privacy.accountant import Cost
@@ -30,6 +31,7 @@ app = typer.Typer(
     help="What a privacy budget buys, what a run has spent, and whether it is true.",
     no_args_is_help=True,
 )
+app.command()(sign)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Delta = Annotated[float, typer.Option(help="delta of (epsilon, delta)-DP.")]
