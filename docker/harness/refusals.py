@@ -125,7 +125,7 @@ def check_refusals(stack: Stack, tally: Tally, *, region: str, client: str, othe
         )
         tally.check(
             f"case 12: the key of {other} under the name of {client} is refused and named",
-            code == 8 and other in said,
+            code == 8 and "identity-name" in said and other in said,
             f"exit {code}: {said}",
         )
         code, said = intruder.dial(identity=intruder.identity, client=client, tls=False)

@@ -11,6 +11,7 @@ from regionfed.errors import IdentityError
 from regionfed.identity.authority import load_certificate
 from regionfed.identity.keys import load_key
 from regionfed.identity.names import hosts_of, matches
+from regionfed.secagg.identity import DeviceKeys
 
 SOON = dt.timedelta(days=21)
 
@@ -95,6 +96,28 @@ def check_key_mode(key: Path, *, what: str) -> CheckResult:
             fix=f"chmod 600 {key}; if others had access, make a new key",
         )
     return passed(what, f"{key} is private")
+
+
+def check_owner(device: Path, *, client: str, what: str) -> CheckResult:
+    """Whether the identity folder with the key file `device` is that of `client`.
+
+    The region goes by the name under which the node's key is registered, so a client with
+    another's identity would be left out of every round; here it hears why.
+    """
+    if not device.exists():
+        return skipped(what, f"there is no {device}, so nothing says whose identity this is")
+    try:
+        owner = DeviceKeys.load(device).name
+    except IdentityError as error:
+        return _unreadable(what, error)
+    if owner != client:
+        return failed(
+            what,
+            Code.IDENTITY_NAME,
+            f"{device.parent} is the identity of {owner!r}, and this process is to be {client!r}",
+            fix="mount the identity that this client made, or correct REGIONFED_CLIENT",
+        )
+    return passed(what, f"{device.parent} is the identity of {client}")
 
 
 def check_clock_against(ca: Path, *, what: str, now: dt.datetime | None = None) -> CheckResult:

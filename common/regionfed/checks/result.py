@@ -39,6 +39,7 @@ class Code(StrEnum):
     IDENTITY_FILE = "identity-file"
     KEY_MODE = "key-mode"
     KEY_MISMATCH = "key-mismatch"
+    IDENTITY_NAME = "identity-name"
     NODE_KEY_UNKNOWN = "node-key-unknown"
     CLOCK_SKEW = "clock-skew"
     VERSION_MISMATCH = "version-mismatch"
@@ -116,6 +117,7 @@ _ERRORS: dict[type[RegionFedError], frozenset[Code]] = {
             Code.IDENTITY_FILE,
             Code.KEY_MODE,
             Code.KEY_MISMATCH,
+            Code.IDENTITY_NAME,
             Code.NODE_KEY_UNKNOWN,
             Code.CLOCK_SKEW,
         }

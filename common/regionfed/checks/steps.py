@@ -14,6 +14,7 @@ from regionfed.checks.identity import (
     check_clock_against,
     check_key_mode,
     check_key_pair,
+    check_owner,
 )
 from regionfed.checks.node import check_node_key
 from regionfed.checks.resources import check_folder, check_port
@@ -34,6 +35,8 @@ def static_checks(target: Target) -> Iterator[CheckResult]:
         yield check_key_pair(served.certificate, served.key, what="server key")
     for key in target.extra_keys:
         yield check_key_mode(key, what=f"key {key.name}")
+    if target.device is not None:
+        yield check_owner(target.device, client=target.client, what="owner of the identity")
     for ca in dict.fromkeys(peer.ca for peer in target.peers if peer.ca is not None):
         yield check_certificate_file(ca, what=f"authority {ca}")
         yield check_clock_against(ca, what="clock")

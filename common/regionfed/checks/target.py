@@ -51,3 +51,4 @@ class Target:
     region: str = ""
     client: str = ""
     extra_keys: tuple[Path, ...] = field(default=())
+    device: Path | None = None

@@ -147,6 +147,7 @@ def client(settings: Settings) -> Launch:
         region=region,
         client=name,
         extra_keys=_node_keys(settings),
+        device=settings.identity / "device.json" if settings.tls else None,
     )
     state = {"REGIONFED_CLIENT_STATE": str(settings.state / "client")}
     return Launch(argv, target, state)

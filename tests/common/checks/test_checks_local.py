@@ -19,16 +19,19 @@ from regionfed.checks.identity import (
     check_clock_against,
     check_key_mode,
     check_key_pair,
+    check_owner,
 )
 from regionfed.checks.plan import all_checks
 from regionfed.checks.resources import check_disk, check_folder, check_memory, check_port
 from regionfed.checks.result import CheckResult, Code, Status, error_of, exit_code, failed, passed
+from regionfed.checks.steps import static_checks
 from regionfed.checks.target import Target
 from regionfed.cli.check import app
 from regionfed.config.load import load_config
 from regionfed.errors import DataError, IdentityError, StateError, TransportError
 from regionfed.identity.authority import create_authority
 from regionfed.identity.certificates import create_certificate
+from regionfed.identity.devices import create_device
 
 ROOT = Path(__file__).parents[3]
 DAY = dt.timedelta(days=1)
@@ -162,6 +165,19 @@ def test_the_model_is_described_or_its_fault_named(tmp_path: Path) -> None:
         tmp_path, TINY.replace("preset = 'tiny'", "kind = 'factory'\nfactory = 'nowhere:model'")
     )
     assert check_model(load_config(bad, environ={})).result.code is Code.MODEL_INVALID
+
+
+def test_case_12_an_identity_of_another_client_is_named(tmp_path: Path) -> None:
+    device = tmp_path / "device.json"
+    assert check_owner(device, client="c00", what="owner").status is Status.SKIPPED
+    create_device(device, name="c01")
+    assert check_owner(device, client="c01", what="owner").code is Code.OK
+    wrong = check_owner(device, client="c00", what="owner")
+    assert wrong.code is Code.IDENTITY_NAME
+    assert "'c01'" in wrong.message
+    assert "'c00'" in wrong.message
+    target = Target(role="client", client="c00", device=device)
+    assert exit_code(list(static_checks(target))) == IdentityError.exit_code
 
 
 def test_all_checks_stop_at_a_bad_configuration_but_look_at_the_rest(tmp_path: Path) -> None:
