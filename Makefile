@@ -25,6 +25,9 @@ test: setup
 test-slow: setup
 	$(BIN)/python -m pytest -m slow --timeout 900
 
+test-docker: setup
+	$(BIN)/python -m pytest -m docker --timeout 7200 tests/docker
+
 lint: setup
 	$(BIN)/ruff check .
 types: setup
