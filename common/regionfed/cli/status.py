@@ -80,9 +80,10 @@ def places_of(
     named = _words(daemons, "--daemon"), _words(controls, "--superlink")
     given = folder is not None or any(named)
     own = Places() if given else _own(environ)
-    if identity is None and environ.get("REGIONFED_IDENTITY"):
-        identity = Path(environ["REGIONFED_IDENTITY"])
-    tls = Settings.from_environment(environ).tls and identity is not None
+    settings = Settings.from_environment(environ)
+    if identity is None and (not given or environ.get("REGIONFED_IDENTITY")):
+        identity = settings.identity
+    tls = settings.tls and identity is not None
     places = Places(
         folder=folder or own.folder,
         daemons=named[0] or own.daemons,

@@ -58,7 +58,9 @@ def _global(
     answer: Answer | None,
 ) -> FederationStatus:
     if facts is None:
-        return FederationStatus(run="", folder="", state="unknown", reason="no run folder is here")
+        return FederationStatus(
+            run="", folder="", state="unknown", reason="the run's own folder is at the global site"
+        )
     run = facts.config.run
     last = facts.events[-1] if facts.events else None
     done = max((each.round for each in facts.rounds), default=0)
@@ -161,13 +163,14 @@ def _from_folder(status: RegionStatus, facts: FolderFacts) -> RegionStatus:
     }
     spent = facts.privacy[name].epsilon if name in facts.privacy else None
     budget = facts.config.privacy.budget.epsilon
-    private = facts.config.privacy.mode != "off"
+    mode = facts.config.privacy.mode
     return replace(
         status,
         round=max((each.round for each in facts.rounds if name in each.answered), default=0),
         clients_late=late,
+        privacy=mode,
         epsilon=spent,
-        epsilon_left=max(0.0, budget - (spent or 0.0)) if private else None,
+        epsilon_left=max(0.0, budget - (spent or 0.0)) if mode != "off" else None,
         last_error=skipped[-1] if skipped else "",
     )
 

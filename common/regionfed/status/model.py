@@ -18,7 +18,8 @@ class RegionStatus:
     `coordinator` is 'up', 'away' (asked, no answer) or 'not asked'; `uplink` is 'online',
     'offline', or empty where the global SuperLink was not asked. `progress_age_s` is seconds since
     the region's last report, None where there was none. `clients_live` are connected now,
-    `clients_late` are those left out of the last round with the reason.
+    `clients_late` are those left out of the last round with the reason. `privacy` is the mode that
+    was promised; `epsilon` was spent and `epsilon_left` is what the budget still allows.
     """
 
     name: str
@@ -31,6 +32,7 @@ class RegionStatus:
     clients_live: int | None = None
     clients_offline: tuple[str, ...] = ()
     clients_late: dict[str, str] = field(default_factory=dict)
+    privacy: str = ""
     epsilon: float | None = None
     epsilon_left: float | None = None
     last_error: str = ""

@@ -67,6 +67,6 @@ def _clients(region: RegionStatus) -> str:
 
 def _epsilon(region: RegionStatus) -> str:
     if region.epsilon_left is None:
-        return "no promise"
+        return f"privacy {region.privacy}" if region.privacy else ""
     spent = "" if region.epsilon is None else f" ({region.epsilon:.2f} spent)"
     return f"{region.epsilon_left:.2f}{spent}"

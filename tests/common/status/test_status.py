@@ -245,3 +245,11 @@ def test_wrong_words_and_folders_are_named(tmp_path: Path) -> None:
         places_of({}, folder=None, daemons=[], controls=[], identity=None)
     with pytest.raises(StateError, match=r"no federation\.toml"):
         collect(Places(folder=tmp_path))
+
+
+def test_a_container_without_the_variable_has_its_identity_in_the_usual_folder() -> None:
+    environ = {"REGIONFED_TIER": "global", "REGIONFED_RUNTIME": "global-superlink:9091"}
+    places = places_of(environ, folder=None, daemons=[], controls=[], identity=None)
+    assert places.ca == Path("/identity/ca.crt")
+    given = places_of({}, folder=None, daemons=["a=h:1"], controls=[], identity=None)
+    assert given.ca is None
