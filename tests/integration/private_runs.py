@@ -9,6 +9,7 @@ import numpy as np
 from test_convex_federation import configure, write_rows
 
 from regionfed.config.federation import FederationConfig
+from regionfed.errors import StateError
 from regionfed.privacy.ledger_sqlite import LEDGER_SUFFIX, SqliteLedger
 from regionfed.run.folder import RunFolder
 from regionfed.run.records import PrivacyRecord
@@ -29,10 +30,14 @@ def prepare(
 
 
 def ledgers(folder: RunFolder) -> dict[str, SqliteLedger]:
-    """The run's ledgers by region."""
+    """The run's ledgers by region; a file that a killed process had only just made has none yet."""
     found = {}
     for path in sorted(folder.path.rglob(f"*{LEDGER_SUFFIX}")):
-        found[path.name.removesuffix(LEDGER_SUFFIX)] = SqliteLedger.existing(path)
+        try:
+            found[path.name.removesuffix(LEDGER_SUFFIX)] = SqliteLedger.existing(path)
+        except StateError as error:
+            if "is empty" not in str(error):
+                raise
     return found
 
 

@@ -39,7 +39,7 @@ def test_flags_are_frozen(name: str) -> None:
 
 
 def test_commands_are_frozen() -> None:
-    documented_elsewhere = {"diagnose", "bench", "privacy", "certs", "check", "compose"}
+    documented_elsewhere = {"diagnose", "bench", "privacy", "certs", "check", "compose", "status"}
     assert set(COMMANDS) == set(FLAGS) | documented_elsewhere
 
 
