@@ -195,11 +195,19 @@ class Desk:
                 worker_id=self.store.current_worker(),
                 worker_age_s=self._age(self._worker_seen),
                 nodes_online=self._nodes_online,
-                progress=self._progress,
+                progress={**self._progress, **self._spent()},
                 progress_age_s=self._age(self._progress_seen),
                 run=self._run,
                 run_status=self._run_status,
             )
+
+    def _spent(self) -> dict[str, object]:
+        """The epsilon after the newest charge, as the ledger answered it."""
+        for answer in self.store.charge_answers():
+            epsilon = json.loads(answer).get("epsilon")
+            if epsilon is not None:
+                return {"epsilon": float(epsilon)}
+        return {}
 
     def _must_be_current(self, worker_id: str) -> None:
         if not worker_id:

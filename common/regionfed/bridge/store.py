@@ -220,6 +220,12 @@ class JobStore:
         row = self._one("SELECT answer FROM charges WHERE request_id = ?", request_id)
         return None if row is None else str(row[0])
 
+    def charge_answers(self) -> list[str]:
+        """The answers that are remembered, newest first."""
+        with self._lock:
+            rows = self._db.execute("SELECT answer FROM charges ORDER BY number DESC").fetchall()
+        return [str(row[0]) for row in rows]
+
     def note_charge(self, request_id: str, answer: str) -> None:
         """Remember the answer, so that a repeated request is not a second charge."""
         with self._transaction() as db:

@@ -154,6 +154,9 @@ class RegionCollector(Collector):
         number = status.progress.get("round")
         if isinstance(number, int):
             gauges.put("coordinator_round", number)
+        epsilon = status.progress.get("epsilon")
+        if isinstance(epsilon, float):
+            gauges.put("region_epsilon", epsilon, status.region)
         states = Counter(status.jobs.values())
         for state in ("queued", "leased", "done"):
             gauges.put("jobs", states[state], state)

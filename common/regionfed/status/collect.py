@@ -179,11 +179,13 @@ def _from_daemon(status: RegionStatus, found: BridgeStatus) -> RegionStatus:
     progress = found.progress
     number, late = progress.get("round"), progress.get("left_out")
     error = str(progress.get("error", ""))
+    spent = progress.get("epsilon")
     if not error and found.run_status.startswith("ended"):
         error = f"regional run {found.run_status}"
     return replace(
         status,
         coordinator="up",
+        epsilon=spent if isinstance(spent, float) else status.epsilon,
         round=number if isinstance(number, int) else status.round,
         phase=str(progress.get("phase", "")),
         progress_age_s=found.progress_age_s if found.progress_age_s >= 0 else None,

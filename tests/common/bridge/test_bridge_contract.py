@@ -261,6 +261,15 @@ def test_a_repeated_charge_request_is_charged_once(bench: Bench) -> None:
     assert len(bench.ledger.events) == 1
 
 
+def test_status_shows_what_the_ledger_said_was_spent_also_after_a_restart(bench: Bench) -> None:
+    assert "epsilon" not in bench.bridge().status().progress
+    for number, answer in enumerate(('{"epsilon": 0.5}', '{"epsilon": 0.75}', "{}")):
+        bench.desk.store.note_charge(f"request-{number}", answer)
+    assert bench.bridge().status().progress["epsilon"] == 0.75
+    bench.restarted()
+    assert bench.bridge().status().progress["epsilon"] == 0.75
+
+
 def test_without_a_ledger_nothing_can_be_charged(bench: Bench) -> None:
     bench.ledger = None  # type: ignore[assignment]  # a desk without privacy
     bench.restarted()

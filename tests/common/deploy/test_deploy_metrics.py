@@ -105,7 +105,7 @@ def status() -> BridgeStatus:
         worker_id="w",
         worker_age_s=2.5,
         nodes_online=2,
-        progress={"round": 2, "phase": "train"},
+        progress={"round": 2, "phase": "train", "epsilon": 0.5},
         progress_age_s=-1.0,
         run="7",
         run_status="running",
@@ -120,6 +120,7 @@ def test_a_region_shows_its_desk_and_whether_it_answers() -> None:
     assert found[("jobs", "queued")] == 0
     assert found[("coordinator_round",)] == 2
     assert found[("worker_age_seconds",)] == 2.5
+    assert found[("region_epsilon", "north")] == 0.5
     assert ("progress_age_seconds",) not in found
 
     def away() -> BridgeStatus:
