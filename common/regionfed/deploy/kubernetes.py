@@ -97,7 +97,22 @@ class Site:
             "    python -m regionfed.deploy.role identity\n"
         )
         site = f"Site {self.namespace}"
-        return SETUP.format(site=site, namespace=self.namespace, commands=make + secret)
+        return SETUP.format(
+            site=site, namespace=self.namespace, commands=make + self._enrolment() + secret
+        )
+
+    def _enrolment(self) -> str:
+        """How a region's directory of clients gets among the keys, where sums are masked."""
+        if not self.topology.masked or self.tier == "global":
+            return ""
+        copy = f"  cp public/{self.tier}/*.json public/{self.tier}/operator.pub identity/\n"
+        if self.client:
+            return copy
+        return (
+            f"  REGIONFED_CONFIG=federation.toml REGIONFED_REGION={self.tier} \\\n"
+            "    REGIONFED_AUTHORITY=authority REGIONFED_PUBLIC=public \\\n"
+            "    python -m regionfed.deploy.role enrol\n" + copy
+        )
 
     def _public_files(self) -> dict[str, str]:
         """Files of other sites that this one needs: name in the ConfigMap to path in `public`."""

@@ -10,6 +10,7 @@ import yaml
 from regionfed.config.demo import DEMO_FILE
 from regionfed.deploy.compose_files import split, together
 from regionfed.deploy.enrolment import enrol_region
+from regionfed.deploy.kubernetes import Site
 from regionfed.deploy.settings import Settings
 from regionfed.deploy.topology import topology_of
 from regionfed.errors import IdentityError
@@ -120,3 +121,10 @@ def test_compose_without_masks_enrols_nobody() -> None:
     topology = topology_of(DEMO_FILE, regions=None, clients=None)
     services = yaml.safe_load(together(topology, config="./federation.toml"))["services"]
     assert not [name for name in services if name.endswith("-enrol")]
+
+
+def test_kubernetes_says_how_clients_are_enrolled(config: Path) -> None:
+    topology = topology_of(config, regions=None, clients=None)
+    assert "role enrol" in Site(topology, "north").header()
+    assert "cp public/north/*.json" in Site(topology, "north", client="c00").header()
+    assert "enrol" not in Site(topology, "global").header()
