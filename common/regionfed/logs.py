@@ -42,7 +42,9 @@ else:
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _FLOWER = re.compile(r"(DEBUG|INFO|WARNING|ERROR|CRITICAL)\s*:\s+(.*)")
-_OURS = re.compile(r"\d{4}-\d\d-\d\d \S+ (DEBUG|INFO|WARNING|ERROR|CRITICAL) ([\w.]+): (.*)")
+_DATED = re.compile(
+    r"\d{4}-\d\d-\d\d[ T]\S+ (DEBUG|INFO|WARNING|ERROR|CRITICAL) \[?([\w.]+)(?:\]|:) (.*)"
+)
 _TRACEBACK = "Traceback (most recent call last):"
 
 
@@ -132,7 +134,7 @@ def _object(line: str, fields: Mapping[str, str]) -> str:
                 return line
         except ValueError:
             pass
-    if found := _OURS.match(line):
+    if found := _DATED.match(line):
         return _entry(found[1], found[2], found[3], fields)
     if found := _FLOWER.match(line):
         return _entry(found[1], "flwr", found[2], fields)

@@ -49,6 +49,11 @@ def test_our_text_lines_keep_their_logger() -> None:
     assert entry["message"] == "cannot start yet: no key"
 
 
+def test_the_web_servers_lines_keep_their_logger() -> None:
+    (entry,) = objects("2026-01-02T03:04:05.678Z INFO [uvicorn.error] Started server process [7]")
+    assert (entry["logger"], entry["message"]) == ("uvicorn.error", "Started server process [7]")
+
+
 def test_a_traceback_is_one_object() -> None:
     found = objects(
         "Traceback (most recent call last):\n",
