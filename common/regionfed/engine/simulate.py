@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -143,9 +144,12 @@ def _region(
         try:
             yield _Uplink(name)
         finally:
-            # A newer worker on the desk is what tells a ServerApp to stop.
-            LocalBridge(desk).next_job(f"stop-{uuid.uuid4().hex}", 0.0, 0)
-            worker.join(STOP_SECONDS)
+            # A newer worker on the desk is what tells a ServerApp to stop; one that has not come
+            # to the desk yet would be newer itself, so it is told again.
+            end = time.monotonic() + STOP_SECONDS
+            while worker.is_alive() and time.monotonic() < end:
+                LocalBridge(desk).next_job(f"stop-{uuid.uuid4().hex}", 0.0, 0)
+                worker.join(1.0)
             grid.close()
             store.close()
 
