@@ -105,7 +105,7 @@ def absorb(
     if not gate.measured_alpha:
         # Not a measurement but noise: it is not shown as one.
         personal = {"alpha": alpha, "gate": gate.reason}
-    name, why, h = _route(config, region, shared, state, d=d, mu=mu, gate=gate)
+    name, why, h, memory = _route(config, region, shared, state, d=d, mu=mu, gate=gate)
     if h is not None:
         personal["divergence"] = h
     strategy = strategy_named(name, config)
@@ -128,6 +128,7 @@ def absorb(
         part_round=state.round,
         strategy=name,
         why=why,
+        router=memory,
         personal=personal,
         history=[
             *state.history,
@@ -151,13 +152,13 @@ def _route(
     d: float,
     mu: float,
     gate: ConflictGate,
-) -> tuple[str, str, float | None]:
-    """Strategy of this region, why, and h_r where it was needed."""
+) -> tuple[str, str, float | None, dict[str, Any]]:
+    """Strategy of this region, why, h_r where it was needed, and the router's memory."""
     router = router_of(config.method)
     if router is None:
-        return config.method.strategy, "set by the configuration", None
+        return config.method.strategy, "set by the configuration", None, state.router
     if not gate.routing:
-        return "residual", gate.reason, None
+        return "residual", gate.reason, None, state.router
     own, everyone = state.labels, dict(shared.get("labels", {}))
     names = sorted(set(own) | set(everyone))
     h = (
@@ -176,4 +177,4 @@ def _route(
     )
     memory = RouterState.from_dict(state.router) if state.router else RouterState()
     choice = router.choose(facts, memory, round_=state.round)
-    return choice.strategy, choice.reason, h
+    return choice.strategy, choice.reason, h, memory.after(choice.strategy, facts).to_dict()

@@ -162,8 +162,9 @@ def diagnose(
         h = (divergences or {}).get(region.name, 0.0)
         d, floor = conflicts[index], float(floors[index])
         # An aligned region's d may be lifted by others that pull the mean: what counts for
-        # routing is that the region itself does not stand out.
-        d_routed = min(d, floor) if finding is Finding.ALIGNED else d
+        # routing is that the region itself does not stand out. Nor does the router, which judges
+        # by d alone, overrule the test where it found one.
+        d_routed = min(d, floor) if finding is Finding.ALIGNED else max(d, 2 * floor)
         choice = chosen_router.choose(
             RegionFacts(d=d_routed, mu=mu, h=h, size=n[region.name], mean_size=mean_n, floor=floor),
             RouterState(),

@@ -4,6 +4,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from regionfed.errors import ConfigError, StateError
 from regionfed.method.rho import check_fixed
 from regionfed.method.router import PaperRouter, RegionFacts, ResidualRouter, RouterState
@@ -82,6 +83,19 @@ def test_dynamic_corrects_where_there_is_conflict_only():
     assert router.choose(aligned, RouterState(), round_=1).strategy == "none"
     unknown = replace(FACTS, floor=None)
     assert router.choose(unknown, RouterState(), round_=1).strategy == "residual"
+
+
+def test_dynamic_judges_by_all_rounds_so_far():
+    router = ResidualRouter(margin=1.08)
+    noisy = [replace(FACTS, d=d, floor=1.0) for d in (1.05, 0.97, 1.2, 1.2)]
+    state, chosen = RouterState(), []
+    for number, facts in enumerate(noisy, start=1):
+        choice = router.choose(facts, RouterState.from_dict(state.to_dict()), round_=number)
+        chosen.append(choice.strategy)
+        state = state.after(choice.strategy, facts)
+    # 1.05, rms 1.01, rms 1.08 and rms 1.11.
+    assert chosen == ["none", "none", "none", "residual"]
+    assert state.seen == 4
 
 
 def test_dynamic_keeps_a_correction_that_has_removed_the_conflict():

@@ -142,6 +142,7 @@ class RegionFed(System):
             facts = self._facts(answer, found, d=d, floor=floor)
             choice = self.router.choose(facts, memory.router, round_=number)
             name, memory.why = choice.strategy, choice.reason
+            memory.router = memory.router.after(name, facts)
         strategy = strategy_named(name, self.method)
         view = RegionView(region_update=answer.update, global_update=update)
         kept = memory.theta_r if memory.strategy in (name, "") else None
