@@ -86,7 +86,10 @@ def test_nothing_but_sums_and_keys_leaves_a_client(
         assert filled(record) <= FILLED[kind], kind
         if kind.startswith("Region"):
             config_record = record.config_records["config"]
-            assert set(json.loads(str(config_record["report"]))) <= REPORTED
+            report = json.loads(str(config_record["report"]))
+            assert set(report) <= REPORTED
+            if kind == "RegionUpdate":
+                assert report["exchanges"] == (3 if section else 1)
             if kind == "RegionScores":
                 assert set(json.loads(str(config_record["personal"]))) <= PERSONAL
     assert {"SummedVector", "RegionUpdate", "RegionScores"} <= set(kinds)
