@@ -16,8 +16,10 @@ from regionfed.bridge.connect import desk_in_process
 from regionfed.bridge.desk import Desk
 from regionfed.bridge.local import LocalBridge
 from regionfed.bridge.store import JobStore
+from regionfed.config.coordinator import CoordinatorConfig
 from regionfed.config.current import set_current_config
 from regionfed.config.federation import FederationConfig
+from regionfed.config.server import ServerConfig
 from regionfed.data.open import open_data
 from regionfed.engine.enrol import enrol
 from regionfed.flower import adapter
@@ -61,7 +63,7 @@ def local_tiers(
     faults: Mapping[str, Mapping[str, Fault]] | None = None,
 ) -> Iterator[tuple[LocalGrid, FederationConfig]]:
     """Regions and clients at work in this process: the global grid, and the configuration they
-    have (with a poll that fits one process)."""
+    have (with a poll and, unless faults are played, deadlines that fit one process)."""
     from regionfed_client.runtime import release_runtimes
 
     config = config.model_copy(
@@ -69,6 +71,8 @@ def local_tiers(
     )
     adapter.adopt_identity(run_id=1)
     data = open_data(config.data, config.run.seed)
+    if not faults:
+        config = _patient(config, clients=sum(len(data.clients(name)) for name in data.regions))
     with ExitStack() as stack:
         stack.enter_context(simulation())
         enrol(config, folder)
@@ -87,6 +91,24 @@ def local_tiers(
         )
         stack.callback(uplinks.close)
         yield uplinks, config
+
+
+def _patient(config: FederationConfig, *, clients: int) -> FederationConfig:
+    """Deadlines for clients that work here one after the other, not each on a machine of its own.
+
+    A federation's deadlines are meant for one client's work; a slow processor must not change the
+    result of a simulation.
+    """
+
+    def longer(section: ServerConfig | CoordinatorConfig) -> dict[str, float]:
+        return {"round_deadline": section.round_deadline * max(1, clients)}
+
+    return config.model_copy(
+        update={
+            "server": config.server.model_copy(update=longer(config.server)),
+            "coordinator": config.coordinator.model_copy(update=longer(config.coordinator)),
+        }
+    )
 
 
 @contextmanager

@@ -75,14 +75,14 @@ def test_a_message_survives_the_way_there_and_back() -> None:
 def test_an_undeclared_field_is_refused_by_name() -> None:
     record = sample().to_record()
     record["config"] = ConfigRecord({**record.config_records["config"], "address": "x"})
-    with pytest.raises(UpdateError, match="undeclared fields.*address"):
+    with pytest.raises(UpdateError, match=r"undeclared fields.*address"):
         Sample.from_record(record)
 
 
 def test_an_undeclared_array_is_refused_by_name() -> None:
     record = sample().to_record()
     record["arrays"]["raw"] = Array(np.ones(2, dtype=np.float32))
-    with pytest.raises(UpdateError, match="undeclared fields.*raw"):
+    with pytest.raises(UpdateError, match=r"undeclared fields.*raw"):
         Sample.from_record(record)
 
 
