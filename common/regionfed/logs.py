@@ -76,6 +76,15 @@ def set_up_logs(environ: Mapping[str, str] = os.environ) -> None:
     logging.getLogger("httpx").setLevel(logging.WARNING)
 
 
+def set_up_app_logs(environ: Mapping[str, str] = os.environ) -> None:
+    """`set_up_logs` for a ServerApp in a process that a role started.
+
+    Where the app runs in a process of somebody else (`regionfed simulate`), the logs are left alone.
+    """
+    if environ.get(WHERE["role"]):
+        set_up_logs(environ)
+
+
 def place(environ: Mapping[str, str]) -> dict[str, str]:
     """Which process this is, in the fields of `WHERE` that are known."""
     return {field: environ[name] for field, name in WHERE.items() if environ.get(name)}

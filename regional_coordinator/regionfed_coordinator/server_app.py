@@ -23,7 +23,7 @@ from regionfed.diagnosis.settings import PHASE
 from regionfed.errors import RegionFedError, TransportError
 from regionfed.flower.names import client_resolver
 from regionfed.flower.roster import Roster
-from regionfed.logs import set_up_logs
+from regionfed.logs import set_up_app_logs
 from regionfed.messages import RegionOrder, WireMessage
 from regionfed_coordinator.absorb import absorb
 from regionfed_coordinator.diagnose import diagnose_region
@@ -46,7 +46,7 @@ app = ServerApp()
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Work on the region's jobs until a newer ServerApp takes over or the run is stopped."""
-    set_up_logs()
+    set_up_app_logs()
     config = current_config()
     name = str(context.run_config["region"])
     bridge = bridge_for(name, dict(context.run_config))

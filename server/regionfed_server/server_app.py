@@ -21,7 +21,7 @@ from regionfed.diagnosis.settings import PHASE, DiagnosisSettings, require_diagn
 from regionfed.errors import ConfigError, RegionFedError
 from regionfed.flower.names import region_resolver
 from regionfed.flower.roster import Roster
-from regionfed.logs import set_up_logs
+from regionfed.logs import set_up_app_logs
 from regionfed.models.agreement import agreement_digest
 from regionfed.models.build import build_model
 from regionfed.models.flat import FlatModel
@@ -54,7 +54,7 @@ app = ServerApp()
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """One global run over the connected regions."""
-    set_up_logs()
+    set_up_app_logs()
     path = str(context.run_config.get("output", "")) or os.environ.get(RUN_VARIABLE, "")
     if not path:
         raise ConfigError(f"no run folder: set the environment variable {RUN_VARIABLE}")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from regionfed.errors import ConfigError
-from regionfed.logs import JsonFormatter, set_up_logs, structured, wants_json
+from regionfed.logs import JsonFormatter, set_up_app_logs, set_up_logs, structured, wants_json
 
 FIELDS = {"tier": "region", "region": "north"}
 
@@ -97,6 +97,14 @@ def test_flowers_records_are_not_written_twice(capsys: pytest.CaptureFixture[str
     logging.getLogger("regionfed.x").warning("from us")
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("{")]
     assert [json.loads(line)["message"] for line in lines] == ["from us"]
+
+
+def test_an_app_in_another_process_leaves_the_logs_alone() -> None:
+    before = logging.getLogger().handlers[:]
+    set_up_app_logs({})
+    assert logging.getLogger().handlers == before
+    set_up_app_logs({"REGIONFED_ROLE": "superexec"})
+    assert len(logging.getLogger().handlers) == len(before) + 1
 
 
 def test_a_command_keeps_its_exit_status_and_its_last_words() -> None:
