@@ -14,11 +14,12 @@ from harness.cuts import Cuts
 from harness.engine import ROOT, build_images, ensure_engine
 from harness.join import join_drill
 from harness.kills import kill_drills
+from harness.secure import secure_drill
 from harness.stack import Stack
 from harness.table import Table
 from harness.tally import Abort, Tally
 
-GROUPS = ("kills", "cuts", "join")
+GROUPS = ("kills", "cuts", "join", "secure")
 FILES = (ROOT / "docker-compose.yml", ROOT / "docker/drill.compose.yml")
 DISK = ROOT / "docker/drill.disk.yml"
 
@@ -49,8 +50,10 @@ def main() -> int:
                 kill_drills(stack, tally, table, phases=phases, pace=given.pace)
             elif group == "cuts":
                 Cuts(stack, tally, table, pace=given.pace).run()
-            else:
+            elif group == "join":
                 join_drill(tally, table, pace=given.pace)
+            else:
+                secure_drill(tally, table, pace=given.pace)
         except (Abort, subprocess.TimeoutExpired) as error:
             tally.check(f"the group '{group}' came to its end", False, error)
             for service in ("run", "north-coordinator", "north-superexec"):

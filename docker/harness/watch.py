@@ -33,8 +33,11 @@ class Watch:
 
     def rounds(self) -> dict[int, Event]:
         """The record of each round that is done."""
-        records = self._lines("metrics.jsonl")
-        return {each["round"]: each for each in records if each["kind"] == "round"}
+        return {each["round"]: each for each in self.metrics() if each["kind"] == "round"}
+
+    def metrics(self) -> list[Event]:
+        """Everything that was measured so far."""
+        return self._lines("metrics.jsonl")
 
     def result(self) -> Event:
         """The run's result; empty while there is none."""

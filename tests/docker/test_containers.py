@@ -29,7 +29,7 @@ def test_the_federation_runs_resumes_and_refuses_end_to_end(tmp_path: Path) -> N
 
 
 @pytest.mark.timeout(7200)
-@pytest.mark.parametrize("group", ["kills", "cuts", "join"])
+@pytest.mark.parametrize("group", ["kills", "cuts", "join", "secure"])
 def test_drills(group: str, tmp_path: Path) -> None:
     said = run(str(ROOT / "docker/drills"), group, cwd=tmp_path)
     assert " 0 failed" in said
