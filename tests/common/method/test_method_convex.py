@@ -6,6 +6,7 @@ of the package: plain float64 formulas in the order of algorithm section 3.
 
 import numpy as np
 import pytest
+
 from regionfed.method.compose import compose
 from regionfed.method.conflict import calibrate_mu, conflict
 from regionfed.method.rho import RhoSearch

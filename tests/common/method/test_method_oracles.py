@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+
 from regionfed.method.conflict import calibrate_mu, conflict, label_divergence
 from regionfed.method.rho import RhoSearch, Verdict
 from regionfed.method.strategies import Grad, RegionView

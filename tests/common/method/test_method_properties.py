@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+
 from regionfed.errors import ConfigError, DataError, StateError, UpdateError
 from regionfed.method import vectors as vectors_module
 from regionfed.method.compose import compose

@@ -4,6 +4,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from regionfed.errors import ConfigError, StateError, UpdateError
 from regionfed.method.rho import RhoSearch, Verdict, check_fixed, exchanges_needed
 

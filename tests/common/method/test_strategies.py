@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+
 from regionfed.errors import ConfigError, UpdateError
 from regionfed.method.rho import exchanges_needed
 from regionfed.method.strategies import (
