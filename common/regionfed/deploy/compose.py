@@ -308,7 +308,8 @@ class Builder:
         return service
 
     def _environment(self, **values: str) -> dict[str, str]:
-        return {"REGIONFED_CONFIG": CONFIG_PATH, **values, **self.topology.overrides}
+        common = {"REGIONFED_CONFIG": CONFIG_PATH, "REGIONFED_LOG": "${REGIONFED_LOG:-text}"}
+        return {**common, **values, **self.topology.overrides}
 
     def _superlink_hosts(self, tier: str) -> str:
         hosts = f"{tier}-superlink"
