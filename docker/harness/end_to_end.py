@@ -35,7 +35,7 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="leave everything running at the end")
     given = parser.parse_args()
     tally = Tally()
-    stack = Stack(given.project)
+    stack = Stack(given.project, environment={"REGIONFED_LOG": "json"})
     ensure_engine()
     if not given.no_build:
         tally.say("building the images")
@@ -60,6 +60,7 @@ def _scenario(stack: Stack, tally: Tally, folder: Path) -> None:
     check_confinement(stack, tally, uid=UID)
     check_isolation(stack, tally, client="north-c00", region="north")
     _transport(stack, tally)
+    _logs(stack, tally)
     check_refusals(stack, tally, region="north", client="c00", other="c01")
     _again(stack, tally)
 
@@ -150,6 +151,22 @@ def _transport(stack: Stack, tally: Tally) -> None:
         "--enable-supernode-auth" in process and "--insecure" not in process,
         arguments + process,
     )
+
+
+def _logs(stack: Stack, tally: Tally) -> None:
+    """Every line of every tier is an object that says who speaks."""
+    for service in ("global-superexec", "north-superlink", "north-coordinator", "north-c00"):
+        lines = [line for line in stack.logs(service).splitlines() if line.strip()]
+        wrong = [line for line in lines if not _is_entry(line)]
+        tally.check(f"the log of {service} is JSON ({len(lines)} lines)", not wrong, wrong[:3])
+
+
+def _is_entry(line: str) -> bool:
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return False
+    return isinstance(entry, dict) and {"time", "level", "tier", "message"} <= entry.keys()
 
 
 def _again(stack: Stack, tally: Tally) -> None:

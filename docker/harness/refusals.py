@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.stack import SERVER_IMAGE, UID, Stack, docker
+from harness.stack import SERVER_IMAGE, UID, Stack, docker, output_of
 from harness.tally import Tally
 
 CLIENT_IMAGE = SERVER_IMAGE.replace("server", "client")
@@ -99,7 +99,7 @@ class Intruder:
         try:
             docker("start", name)
             code = int(docker("wait", name, deadline=120.0))
-            return code, _output(name)
+            return code, output_of(name)
         finally:
             docker("rm", "-f", name)
 
@@ -146,12 +146,3 @@ def check_refusals(stack: Stack, tally: Tally, *, region: str, client: str, othe
         )
     finally:
         intruder.leave()
-
-
-def _output(name: str) -> str:
-    import subprocess
-
-    done = subprocess.run(
-        ["docker", "logs", name], capture_output=True, text=True, timeout=60, check=False
-    )
-    return done.stdout + done.stderr

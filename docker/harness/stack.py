@@ -124,9 +124,8 @@ class Stack:
         self.compose("down", "--volumes", "--remove-orphans", "--timeout", "5", deadline=300.0)
 
     def logs(self, service: str) -> str:
-        """Everything that a service has written."""
-        done = self.compose("logs", "--no-color", "--no-log-prefix", service, check=False)
-        return done.stdout + done.stderr
+        """Everything that a service's container has written."""
+        return output_of(self.container(service))
 
     def _command(self) -> list[str]:
         files = [word for file in self.files for word in ("-f", str(file))]
@@ -141,6 +140,14 @@ def docker(*words: str, deadline: float = 60.0, check: bool = True) -> str:
     if check and done.returncode:
         raise Abort(f"docker {' '.join(words)}: {done.stderr[-1500:]}")
     return done.stdout
+
+
+def output_of(container: str) -> str:
+    """What a container has written, on both streams."""
+    done = subprocess.run(
+        ["docker", "logs", container], capture_output=True, text=True, timeout=60, check=False
+    )
+    return done.stdout + done.stderr
 
 
 def wait_until(what: str, holds: Callable[[], bool], *, deadline: float) -> float:
