@@ -15,6 +15,7 @@ from harness.tally import Abort, Tally
 from harness.watch import Event, Watch
 
 REGION = "north"
+NO_SPACE = "No space left"
 FILL = """
 with open('/state/ballast', 'wb') as file:
     block = b'x' * 65536
@@ -167,7 +168,14 @@ class Cuts:
         began = time.monotonic()
 
         def complaint() -> bool:
-            return "No space left" in self.stack.logs(service) + self.stack.logs(f"{REGION}-uplink")
+            reasons = [
+                each["reason"]
+                for record in self.watch.rounds().values()
+                for each in record["skipped"]
+                if each["region"] == REGION
+            ]
+            logs = [self.stack.logs(f"{REGION}-{name}") for name in ("coordinator", "superexec")]
+            return any(NO_SPACE in text for text in (*reasons, *logs))
 
         named = wait_until("someone names the full disk", complaint, deadline=400 * self.pace)
         self.stack.compose("exec", "-T", service, "rm", "-f", "/state/ballast")
@@ -181,7 +189,7 @@ class Cuts:
             f"the log says 'No space left' after {named:.0f} s; with space again {REGION} is in "
             f"round {back}",
             began,
-            "No space left" in said,
+            NO_SPACE in said,
             said,
         )
 
