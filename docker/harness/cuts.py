@@ -175,7 +175,8 @@ class Cuts:
                 if each["region"] == REGION
             ]
             logs = [self.stack.logs(f"{REGION}-{name}") for name in ("coordinator", "superexec")]
-            return any(NO_SPACE in text for text in (*reasons, *logs))
+            told = " ".join((*reasons, *logs))
+            return NO_SPACE in told or "disk is full" in told
 
         named = wait_until("someone names the full disk", complaint, deadline=400 * self.pace)
         self.stack.compose("exec", "-T", service, "rm", "-f", "/state/ballast")
@@ -186,7 +187,7 @@ class Cuts:
         self._note(
             "26",
             f"the volume of {service} is full",
-            f"the log says 'No space left' after {named:.0f} s; with space again {REGION} is in "
+            f"the full disk is named after {named:.0f} s; with space again {REGION} is in "
             f"round {back}",
             began,
             NO_SPACE in said,
