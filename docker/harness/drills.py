@@ -13,7 +13,7 @@ from pathlib import Path
 from harness.cuts import Cuts
 from harness.engine import ROOT, build_images, ensure_engine
 from harness.join import join_drill
-from harness.kills import kill_drills
+from harness.kills import VICTIMS, kill_drills
 from harness.secure import secure_drill
 from harness.stack import Stack
 from harness.table import Table
@@ -29,6 +29,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="docker/drills", description=__doc__)
     parser.add_argument("groups", nargs="*", metavar="GROUP", help="default: all")
     parser.add_argument("--phases", default="train,evaluate", help="phases in which kills fall")
+    parser.add_argument("--victims", default=",".join(VICTIMS), help="services that are killed")
     parser.add_argument("--pace", type=float, default=1.0, help="factor on every deadline")
     parser.add_argument("--no-build", action="store_true", help="use the images as they are")
     parser.add_argument("--out", type=Path, default=Path("drills.json"), help="measured numbers")
@@ -46,8 +47,8 @@ def main() -> int:
         stack.forget()
         try:
             if group == "kills":
-                phases = given.phases.split(",")
-                kill_drills(stack, tally, table, phases=phases, pace=given.pace)
+                phases, victims = given.phases.split(","), given.victims.split(",")
+                kill_drills(stack, tally, table, phases=phases, victims=victims, pace=given.pace)
             elif group == "cuts":
                 Cuts(stack, tally, table, pace=given.pace).run()
             elif group == "join":

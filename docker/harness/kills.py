@@ -29,10 +29,16 @@ IN_PHASE_SECONDS = 3.0
 
 
 def kill_drills(
-    stack: Stack, tally: Tally, table: Table, *, phases: list[str], pace: float
+    stack: Stack,
+    tally: Tally,
+    table: Table,
+    *,
+    phases: list[str],
+    victims: list[str],
+    pace: float,
 ) -> None:
     """Kill each victim once in each phase, a round each; then compare the final model."""
-    blows = [(phase, victim) for phase in phases for victim in VICTIMS]
+    blows = [(phase, victim) for phase in phases for victim in victims]
     rounds = len(blows) + 2
     stack.environment |= _settings(rounds, pace)
     tally.say(f"{rounds} rounds, a blow in all but the first and the last: starting")
