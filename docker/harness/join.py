@@ -41,10 +41,11 @@ class Site:
     def __init__(self, name: str, rendered: Path, folder: Path, *, host: str) -> None:
         self.name, self.folder = name, folder
         uid = os.getuid() or 12345
-        for path in (folder, *(folder / each for each in ("identity", "authority", "public"))):
-            path.mkdir(parents=True, exist_ok=True)
-            # The containers make their own folders below these.
-            path.chmod(0o777)
+        folder.mkdir()
+        for path in (f"identity/{name}", f"authority/{name}", "public"):
+            (folder / path).mkdir(parents=True)
+            if os.getuid() == 0:
+                os.chown(folder / path, uid, uid)
         shutil.copy(rendered / f"{name}.yml", folder)
         shutil.copy(rendered / "federation.toml", folder)
         hosts = {f"REGIONFED_{each}_HOST": host for each in ("GLOBAL", "NORTH", "EAST")}

@@ -30,11 +30,13 @@ that no other site mounts. See docs/deployment.md."""
 
 SITE = """Site {site} of a federation on separate hosts. Rendered by `regionfed compose render --split`.
 
+  mkdir -p identity/{site} authority/{site} public
   echo "REGIONFED_UID=$(id -u)" >> .env
   docker compose -f {file} --profile setup run --rm {setup}
   docker compose -f {file} up -d
 
-The second line makes this site's keys in ./identity (they stay here) and writes what others need to
+The first line keeps the engine from making these folders as root; the third makes this site's keys
+in ./identity (they stay here) and writes what others need to
 ./public. See docs/deployment.md."""
 
 
