@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -75,8 +76,10 @@ def main(grid: Grid, context: Context) -> None:
     marks: list[float] = [time.time()]
 
     class Timed(FedAvg):
-        def aggregate_evaluate(self, server_round, replies):  # type: ignore[no-untyped-def]
-            result = super().aggregate_evaluate(server_round, replies)
+        def aggregate_evaluate(
+            self, server_round: int, replies: Iterable[Message]
+        ) -> MetricRecord | None:
+            result: MetricRecord | None = super().aggregate_evaluate(server_round, replies)
             marks.append(time.time())
             return result
 
