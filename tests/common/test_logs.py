@@ -24,6 +24,7 @@ def objects(*lines: str) -> list[dict[str, str]]:
 def _root_logger() -> Iterator[None]:
     root = logging.getLogger()
     before = root.handlers[:], root.level
+    root.handlers[:] = []
     yield
     root.handlers[:], root.level = before
 

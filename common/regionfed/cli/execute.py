@@ -140,11 +140,18 @@ def _written(path: Path) -> int:
     return path.stat().st_mtime_ns if path.exists() else 0
 
 
+class _RunLog(logging.FileHandler):
+    """The log of the one run that a process is at."""
+
+
 def log_to(path: Path) -> None:
     """Everything from INFO goes to the run's log; the console keeps to progress and errors."""
-    handler = logging.FileHandler(path, encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     root = logging.getLogger()
+    for earlier in [each for each in root.handlers if isinstance(each, _RunLog)]:
+        root.removeHandler(earlier)
+        earlier.close()
+    handler = _RunLog(path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     root.addHandler(handler)
     root.setLevel(logging.INFO)
     for name in _TALKATIVE:
