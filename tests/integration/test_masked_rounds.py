@@ -107,4 +107,4 @@ def test_a_death_between_charge_and_release_leaves_the_charge(tmp_path: Path) ->
         charged, released = ledger.counts()
         assert (charged, released) == (2 + before.get(name, 0), 2)
         attempts = [(event.round, event.attempt) for event in ledger.events()]
-        assert attempts == ([(1, 0), (1, 1), (2, 0)] if name in before else [(1, 0), (2, 0)])
+        assert attempts == ([(1, 0), (1, 1), (2, 0)] if before.get(name) else [(1, 0), (2, 0)])
