@@ -25,13 +25,13 @@ def benchmark() -> ModuleType:
     return module
 
 
-def test_with_ten_clients_in_a_round_the_noise_drowns_the_head(benchmark: ModuleType) -> None:
-    outcome = benchmark.measure(clients=20, rounds=10)
-    assert outcome.ratio > USEFUL
-    # Twenty clients have few rows between them: the gain that noise can drown is small too.
-    assert outcome.non_private > outcome.untrained + 0.05
-    assert outcome.kept < 0.6
-    assert outcome.epsilon == pytest.approx(2.0, abs=1e-3)
+def test_with_thirty_clients_in_a_round_the_noise_drowns_the_head(benchmark: ModuleType) -> None:
+    # The noise is fresh each time and can be lucky once, so three runs are judged together.
+    outcomes = [benchmark.measure(clients=60, rounds=10) for _ in range(3)]
+    assert all(outcome.ratio > USEFUL for outcome in outcomes)
+    assert all(outcome.non_private > outcome.untrained + 0.2 for outcome in outcomes)
+    assert sum(outcome.kept for outcome in outcomes) / len(outcomes) < 0.7
+    assert all(outcome.epsilon == pytest.approx(2.0, abs=1e-3) for outcome in outcomes)
 
 
 @pytest.mark.slow
