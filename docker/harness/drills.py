@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import argparse
 import subprocess
+import tempfile
 from pathlib import Path
 
 from harness.cuts import Cuts
 from harness.engine import ROOT, build_images, ensure_engine
 from harness.join import join_drill
-from harness.kills import VICTIMS, kill_drills
+from harness.kills import PHASES, VICTIMS, kill_drills
+from harness.render import rendered
 from harness.secure import secure_drill
 from harness.stack import Stack
 from harness.table import Table
 from harness.tally import Abort, Tally
 
 GROUPS = ("kills", "cuts", "join", "secure")
-FILES = (ROOT / "docker-compose.yml", ROOT / "docker/drill.compose.yml")
+CONFIG = ROOT / "docker/drill.toml"
+OVERRIDES = ROOT / "docker/drill.compose.yml"
 DISK = ROOT / "docker/drill.disk.yml"
 
 
@@ -28,38 +31,50 @@ def main() -> int:
     """Run the groups that are asked for; the exit status."""
     parser = argparse.ArgumentParser(prog="docker/drills", description=__doc__)
     parser.add_argument("groups", nargs="*", metavar="GROUP", help="default: all")
-    parser.add_argument("--phases", default="train,evaluate", help="phases in which kills fall")
+    parser.add_argument("--phases", default=",".join(PHASES), help="phases in which kills fall")
     parser.add_argument("--victims", default=",".join(VICTIMS), help="services that are killed")
     parser.add_argument("--pace", type=float, default=1.0, help="factor on every deadline")
     parser.add_argument("--no-build", action="store_true", help="use the images as they are")
     parser.add_argument("--out", type=Path, default=Path("drills.json"), help="measured numbers")
     given = parser.parse_args()
+    phases, victims = given.phases.split(","), given.victims.split(",")
+    for asked, known in ((given.groups, GROUPS), (phases, PHASES), (victims, VICTIMS)):
+        if unknown := set(asked) - set(known):
+            parser.error(f"no {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     tally, table = Tally(), Table(given.out)
     ensure_engine()
     if not given.no_build:
         build_images()
-    unknown = set(given.groups) - set(GROUPS)
-    if unknown:
-        parser.error(f"no group {', '.join(unknown)}; there are {', '.join(GROUPS)}")
     for group in given.groups or GROUPS:
-        files = (*FILES, DISK) if group == "cuts" else FILES
-        stack = Stack(f"regionfed-{group}", *files)
-        stack.forget()
-        try:
-            if group == "kills":
-                phases, victims = given.phases.split(","), given.victims.split(",")
-                kill_drills(stack, tally, table, phases=phases, victims=victims, pace=given.pace)
-            elif group == "cuts":
-                Cuts(stack, tally, table, pace=given.pace).run()
-            elif group == "join":
-                join_drill(tally, table, pace=given.pace)
-            else:
-                secure_drill(tally, table, pace=given.pace)
-        except (Abort, subprocess.TimeoutExpired) as error:
-            tally.check(f"the group '{group}' came to its end", False, error)
-            for service in ("run", "north-coordinator", "north-superexec"):
-                print(f"--- {service}", stack.logs(service)[-1500:])
-        finally:
-            stack.forget()
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                _group(group, Path(folder), tally, table, given)
+            except (Abort, subprocess.TimeoutExpired) as error:
+                tally.check(f"the group '{group}' came to its end", False, error)
     print(table.markdown())
     return tally.close()
+
+
+def _group(group: str, folder: Path, tally: Tally, table: Table, given: argparse.Namespace) -> None:
+    """One group of drills from nothing to nothing."""
+    if group == "join":
+        join_drill(tally, table, pace=given.pace)
+        return
+    if group == "secure":
+        secure_drill(tally, table, pace=given.pace)
+        return
+    files = [rendered(CONFIG, folder), OVERRIDES, *([DISK] if group == "cuts" else [])]
+    stack = Stack(f"regionfed-{group}", *files)
+    stack.forget()
+    try:
+        if group == "kills":
+            phases, victims = given.phases.split(","), given.victims.split(",")
+            kill_drills(stack, tally, table, phases=phases, victims=victims, pace=given.pace)
+        else:
+            Cuts(stack, tally, table, pace=given.pace).run()
+    except (Abort, subprocess.TimeoutExpired):
+        for service in ("run", "north-coordinator", "north-superexec", "global-superexec"):
+            print(f"--- {service}", stack.logs(service)[-1500:])
+        raise
+    finally:
+        stack.forget()

@@ -24,8 +24,10 @@ VICTIMS = (
     "global-superlink",
     "global-superexec",
 )
-IN_PHASE_SECONDS = 3.0
-"""How far into a phase the blow falls."""
+PHASES = {"train": ("train", 3.0), "aggregate": ("trained", 0.0), "evaluate": ("evaluate", 3.0)}
+"""The event that begins a phase, and how many seconds later the blow falls. In `aggregate` the first
+region's release has just arrived; what follows (the other's, the step, the checkpoint, the end of
+one exchange and the beginning of the next) takes a second or two."""
 
 
 def kill_drills(
@@ -76,8 +78,9 @@ def _blow(
     number: int,
     pace: float,
 ) -> None:
-    watch.phase(number, phase, deadline=600 * pace)
-    time.sleep(IN_PHASE_SECONDS)
+    event, later = PHASES[phase]
+    watch.phase(number, event, deadline=600 * pace)
+    time.sleep(later)
     started = stack.inspect(victim)["State"]["StartedAt"]
     kill(stack, victim)
     struck = time.monotonic()
@@ -90,8 +93,10 @@ def _blow(
     watch.phase(number + 1, "train", deadline=900 * pace)
     round_s = time.monotonic() - struck
     record = watch.rounds()[number]
-    whole = sorted(record["answered"]) == ["north", "south"] and not record["left_out"]
-    happened = "all regions and clients counted" if whole else _losses(record)
+    scored = watch.scored(number)
+    whole = sorted(record["answered"]) == sorted(scored) == ["north", "south"]
+    whole = whole and not record["left_out"]
+    happened = "all regions and clients counted" if whole else _losses(record, scored)
     table.add(Drill("5, 25", f"kill -9 {victim}", phase, happened, healthy, round_s))
     tally.check(
         f"case 5: kill -9 {victim} in '{phase}' of round {number}: healthy after {healthy:.0f} s, "
@@ -106,8 +111,9 @@ def kill(stack: Stack, service: str) -> None:
     docker("exec", stack.container(service), "sh", "-c", "kill -9 -1", check=False)
 
 
-def _losses(record: dict[str, object]) -> str:
-    return f"skipped {record['skipped']}, left out {record['left_out']}"
+def _losses(record: dict[str, object], scored: set[str]) -> str:
+    told = f"skipped {record['skipped']}, left out {record['left_out']}"
+    return f"{told}, scores of {', '.join(sorted(scored)) or 'nobody'}"
 
 
 def _verdict(stack: Stack, tally: Tally, watch: Watch, *, rounds: int, pace: float) -> None:

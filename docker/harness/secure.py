@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 
 from harness.engine import ROOT
-from harness.stack import SERVER_IMAGE, Stack, docker
+from harness.render import rendered
+from harness.stack import Stack
 from harness.table import Drill, Table
 from harness.tally import Tally
 from harness.watch import Event, Watch
@@ -23,26 +24,12 @@ ROUNDS = 3
 def secure_drill(tally: Tally, table: Table, *, pace: float) -> None:
     """Run the federation of `secure.toml` with a cut in round 2, and look at what was charged."""
     with tempfile.TemporaryDirectory() as name:
-        stack = Stack(PROJECT, _rendered(Path(name)))
+        stack = Stack(PROJECT, rendered(ROOT / "docker/secure.toml", Path(name)))
         stack.forget()
         try:
             _drill(stack, tally, table, pace)
         finally:
             stack.forget()
-
-
-def _rendered(folder: Path) -> Path:
-    folder.chmod(0o777)
-    (folder / "secure.toml").write_text((ROOT / "docker/secure.toml").read_text())
-    render = ("regionfed", "compose", "render", "secure.toml", "--out", "secure.yml")
-    docker(
-        *("run", "--rm", "--network", "none", "--user", "0:0"),
-        *("-v", f"{folder}:/rendered", "-w", "/rendered", SERVER_IMAGE, *render),
-        deadline=180,
-    )
-    # The Compose file names what lies beside it and what the images are built from.
-    (folder / "deploy").symlink_to(ROOT / "deploy")
-    return folder / "secure.yml"
 
 
 def _drill(stack: Stack, tally: Tally, table: Table, pace: float) -> None:

@@ -35,6 +35,11 @@ class Watch:
         """The record of each round that is done."""
         return {each["round"]: each for each in self.metrics() if each["kind"] == "round"}
 
+    def scored(self, number: int) -> set[str]:
+        """Regions whose scores after round `number` are durable."""
+        found = [m for m in self.metrics() if m["kind"] == "evaluate" and m["round"] == number]
+        return {region for each in found for region in each["scores"]["regions"]}
+
     def metrics(self) -> list[Event]:
         """Everything that was measured so far."""
         return self._lines("metrics.jsonl")

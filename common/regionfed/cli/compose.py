@@ -15,6 +15,9 @@ from regionfed.deploy.yaml_text import to_yaml
 
 app = typer.Typer(no_args_is_help=True, help="Files that start the federation in containers.")
 
+FEDERATION = Path("recipes/containers.toml")
+"""What `docker-compose.yml` trains."""
+
 Config = Annotated[Path, typer.Argument(help="The federation file.")]
 Regions = Annotated[int | None, typer.Option(min=1, help="Regions; default: those of the file.")]
 Clients = Annotated[int | None, typer.Option(min=1, help="Clients per region; default likewise.")]
@@ -22,7 +25,7 @@ Clients = Annotated[int | None, typer.Option(min=1, help="Clients per region; de
 
 @app.command()
 def render(
-    config: Config = Path("recipes/demo.toml"),
+    config: Config = FEDERATION,
     regions: Regions = None,
     clients: Clients = None,
     split: Annotated[
@@ -53,7 +56,7 @@ def render(
 
 @app.command()
 def prometheus(
-    config: Config = Path("recipes/demo.toml"),
+    config: Config = FEDERATION,
     regions: Regions = None,
     clients: Clients = None,
 ) -> None:
@@ -65,7 +68,7 @@ def prometheus(
 
 @app.command()
 def kubernetes(
-    config: Config = Path("recipes/demo.toml"),
+    config: Config = FEDERATION,
     regions: Regions = None,
     clients: Clients = None,
     out: Annotated[Path, typer.Option(help="Folder that is written.")] = Path("deploy/kubernetes"),

@@ -48,6 +48,20 @@ def print_outcome(result: Result, console: Console, *, folder: Path, report: Pat
         console.print(f"report {report}", markup=False, soft_wrap=True)
 
 
+def outcome_line(result: Result, *, folder: Path) -> str:
+    """The outcome in one line, for logs that machines read."""
+    scores = "".join(
+        f", {level} {percent(result.levels[level].overall)}"
+        for level in LEVELS
+        if level in result.levels
+    )
+    return (
+        f"run {result.run} ended: {result.status}, {result.rounds_done} of "
+        f"{result.rounds_planned} rounds in {duration(result.seconds)}{scores}; {len(result.skipped)} "
+        f"regions skipped, {len(result.left_out)} clients left out; {folder / 'result.json'}"
+    )
+
+
 def scores_table(result: Result) -> Table:
     """One row per region, one column per level, then strategy and verdict."""
     levels = [level for level in LEVELS if level in result.levels]

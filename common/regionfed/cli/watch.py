@@ -49,6 +49,13 @@ def title(event: ProgressEvent) -> str:
     return event.region if event.tier == "coordinator" else f"{event.region} {event.tier}s"
 
 
+def line_of(event: ProgressEvent) -> str:
+    """The event as a line of text."""
+    where = f"round {event.round}/{event.rounds} " if event.rounds else ""
+    message = f": {event.message}" if event.message else ""
+    return f"{where}{title(event)} {event.phase}{message}"
+
+
 class PlainLines:
     """One line per event, for logs and pipes."""
 
@@ -57,15 +64,8 @@ class PlainLines:
         self._lock = threading.Lock()
 
     def __call__(self, event: ProgressEvent) -> None:
-        where = f"round {event.round}/{event.rounds} " if event.rounds else ""
-        message = f": {event.message}" if event.message else ""
         with self._lock:
-            self._console.print(
-                f"{where}{title(event)} {event.phase}{message}",
-                highlight=False,
-                markup=False,
-                soft_wrap=True,
-            )
+            self._console.print(line_of(event), highlight=False, markup=False, soft_wrap=True)
 
 
 class Bars:

@@ -15,17 +15,18 @@ from pathlib import Path
 
 from rich.console import Console
 
-from regionfed.cli.outcome import print_outcome
-from regionfed.cli.watch import PlainLines
+from regionfed.cli.outcome import outcome_line, print_outcome
+from regionfed.cli.watch import PlainLines, line_of
 from regionfed.config.federation import FederationConfig
 from regionfed.config.load import load_config
 from regionfed.deploy.settings import Settings, required
 from regionfed.errors import ConfigError, RegionFedError, RunFailed, TransportError
 from regionfed.flower.adapter import Control, RunState
 from regionfed.flower.bundle import GLOBAL, bundle
+from regionfed.logs import wants_json
 from regionfed.report import write_report
 from regionfed.run.folder import RunFolder
-from regionfed.run.progress import ProgressSink
+from regionfed.run.progress import ProgressEvent, ProgressSink
 from regionfed.run.result import Result
 from regionfed_server.watch import read_progress
 
@@ -49,12 +50,20 @@ def execute_run(settings: Settings, environ: Mapping[str, str]) -> None:
     if result is None:
         control = Control(str(runtime), ca=settings.identity / "ca.crt" if settings.tls else None)
         try:
-            result = DeployedRun(control, folder).wait(PlainLines(Console(stderr=True, width=120)))
+            shown = (
+                log_event if wants_json(environ) else PlainLines(Console(stderr=True, width=120))
+            )
+            result = DeployedRun(control, folder).wait(shown)
         finally:
             control.close()
     else:
         logger.info("the run in %s has its result already", folder.path)
-    tell(result, folder)
+    tell(result, folder, logged=wants_json(environ))
+
+
+def log_event(event: ProgressEvent) -> None:
+    """Show an event as a record of the log."""
+    logger.info("%s", line_of(event))
 
 
 def open_run(config: FederationConfig, path: Path) -> RunFolder:
@@ -74,14 +83,17 @@ def finished(folder: RunFolder, config: FederationConfig) -> Result | None:
     return result if done else None
 
 
-def tell(result: Result, folder: RunFolder) -> None:
-    """Print the result and write its report. Raises `RunFailed` if the run failed."""
+def tell(result: Result, folder: RunFolder, *, logged: bool = False) -> None:
+    """Print the result, or log it, and write its report. Raises `RunFailed` if the run failed."""
     report = None
     try:
         report = write_report(folder.path)
     except RegionFedError as error:
         logger.warning("no report: %s", error)
-    print_outcome(result, Console(width=120), folder=folder.path, report=report)
+    if logged:
+        logger.info("%s", outcome_line(result, folder=folder.path))
+    else:
+        print_outcome(result, Console(width=120), folder=folder.path, report=report)
     if result.status == "failed":
         raise RunFailed(f"the run in {folder.path} failed: {result.reason}")
 

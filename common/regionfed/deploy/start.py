@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -107,13 +107,12 @@ def become(launch: Launch, settings: Settings) -> NoReturn:
     }
     if settings.metrics is not None:
         exporter = [sys.executable, "-m", "regionfed.deploy.exporter", launch.target.role]
-        subprocess.Popen(exporter, env=environment)
+        subprocess.Popen(_logged(exporter, environment), env=environment)
     if launch.target.role == "superexec":
-        subprocess.Popen([sys.executable, "-m", "regionfed.deploy.applog"], env=environment)
+        applog = [sys.executable, "-m", "regionfed.deploy.applog"]
+        subprocess.Popen(_logged(applog, environment), env=environment)
     logger.info("starting %s", " ".join(launch.argv))
-    command = list(launch.argv)
-    if wants_json(environment):
-        command = [sys.executable, "-m", "regionfed.logs", *command]
+    command = _logged(launch.argv, environment)
     try:
         os.execvpe(command[0], command, environment)
     except OSError as error:
@@ -121,6 +120,12 @@ def become(launch: Launch, settings: Settings) -> NoReturn:
             f"{launch.argv[0]} cannot be started ({error.strerror}); it is not in this image or "
             "environment: install regionfed with its Flower dependency"
         ) from error
+
+
+def _logged(command: Sequence[str], environment: Mapping[str, str]) -> list[str]:
+    """The command, within what makes its output structured where that is asked for."""
+    around = [sys.executable, "-m", "regionfed.logs"] if wants_json(environment) else []
+    return [*around, *command]
 
 
 def _numeric(address: Address, name: str) -> Address:

@@ -16,18 +16,19 @@ from regionfed.deploy.topology import Topology, topology_of
 from regionfed.errors import ConfigError
 
 ROOT = Path(__file__).parents[3]
-DEMO = ROOT / "recipes" / "demo.toml"
+RECIPE = "./recipes/containers.toml"
+CLIENTS = ("c00", "c01", "c02")
 LASTING = ("superlink", "superexec", "coordinator", "uplink", "client")
 
 
 @pytest.fixture(scope="module")
-def demo() -> Topology:
-    return topology_of(DEMO, regions=None, clients=None)
+def shown() -> Topology:
+    return topology_of(ROOT / RECIPE, regions=None, clients=None)
 
 
 @pytest.fixture(scope="module")
-def federation(demo: Topology) -> dict[str, Any]:
-    return yaml.safe_load(together(demo, config="./recipes/demo.toml"))
+def federation(shown: Topology) -> dict[str, Any]:
+    return yaml.safe_load(together(shown, config=RECIPE))
 
 
 def processes(content: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -39,12 +40,12 @@ def networks(service: dict[str, Any]) -> set[str]:
     return set(service.get("networks", ()))
 
 
-def test_the_checked_in_files_are_the_rendered_ones(demo: Topology) -> None:
+def test_the_checked_in_files_are_the_rendered_ones(shown: Topology) -> None:
     hint = "render again: regionfed compose render --out docker-compose.yml"
-    text = together(demo, config="./recipes/demo.toml")
+    text = together(shown, config=RECIPE)
     assert (ROOT / "docker-compose.yml").read_text() == text, hint
     scraped = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text())
-    assert scraped == prometheus_config(demo)
+    assert scraped == prometheus_config(shown)
 
 
 def test_override_files_name_services_that_exist(federation: dict[str, Any]) -> None:
@@ -86,7 +87,7 @@ def test_clients_share_a_network_with_their_superlink_only(federation: dict[str,
     services = processes(federation)
     for region in ("north", "south"):
         members = {n for n, s in services.items() if f"{region}-fleet" in networks(s)}
-        assert members == {f"{region}-superlink", f"{region}-c00", f"{region}-c01"}
+        assert members == {f"{region}-{name}" for name in ("superlink", *CLIENTS)}
 
 
 def test_control_apis_are_bound_to_a_name_of_the_core_network_only(
@@ -108,7 +109,9 @@ def test_private_volumes_are_mounted_by_one_site_only(federation: dict[str, Any]
             mounted.setdefault(mount.partition(":")[0], set()).add(name)
     for volume, users in mounted.items():
         if volume.endswith("-authority"):
-            assert users == {volume.replace("authority", "identity")}, volume
+            region = volume.removesuffix("-authority")
+            admits = set() if region == "global" else {f"{region}-enrol"}
+            assert users == {f"{region}-identity"} | admits, volume
         elif volume.endswith("-identity"):
             site = volume.removesuffix("-identity")
             region_tier = site in ("north", "south")
@@ -126,7 +129,7 @@ def test_case_4_starts_are_gated_by_health(federation: dict[str, Any]) -> None:
             expected = "service_completed_successfully" if one_shot else "service_healthy"
             assert condition == {"condition": expected}, (name, other)
     after = federation["services"]["run"]["depends_on"]
-    not_asked = ("superlink", "coordinator", "identity", "register", "run")
+    not_asked = ("superlink", "coordinator", "identity", "register", "enrol", "run")
     assert set(after) == {n for n in processes(federation) if not n.endswith(not_asked)}
 
 
@@ -138,8 +141,8 @@ def test_case_2_what_must_survive_lies_in_named_volumes(federation: dict[str, An
 
 
 def test_a_larger_federation_has_its_sizes_everywhere() -> None:
-    topology = topology_of(DEMO, regions=3, clients=4)
-    content = yaml.safe_load(together(topology, config="./recipes/demo.toml"))
+    topology = topology_of(ROOT / RECIPE, regions=3, clients=4)
+    content = yaml.safe_load(together(topology, config=RECIPE))
     clients = [n for n, s in content["services"].items() if s.get("command") == ["client"]]
     assert len(clients) == 12
     for name, service in processes(content).items():
@@ -155,11 +158,11 @@ def test_a_larger_federation_has_its_sizes_everywhere() -> None:
     assert {target.partition(":")[0] for target in targets} <= set(content["services"])
 
 
-def test_split_files_stand_alone(demo: Topology) -> None:
-    files = {name: yaml.safe_load(text) for name, text in split(demo, config="x").items()}
+def test_split_files_stand_alone(shown: Topology) -> None:
+    files = {name: yaml.safe_load(text) for name, text in split(shown, config="x").items()}
     assert set(files) == {
         "global.yml",
-        *(f"{r}{c}.yml" for r in ("north", "south") for c in ("", "-c00", "-c01")),
+        *(f"{r}{c}.yml" for r in ("north", "south") for c in ("", *(f"-{c}" for c in CLIENTS))),
     }
     for name, content in files.items():
         for service in content["services"].values():
@@ -171,8 +174,8 @@ def test_split_files_stand_alone(demo: Topology) -> None:
                 assert used <= set(content.get(kind, ())), name
 
 
-def test_split_files_hand_keys_over_as_secrets(demo: Topology) -> None:
-    for name, text in split(demo, config="x").items():
+def test_split_files_hand_keys_over_as_secrets(shown: Topology) -> None:
+    for name, text in split(shown, config="x").items():
         content = yaml.safe_load(text)
         for service_name, service in content["services"].items():
             if service.get("profiles") == ["setup"]:
@@ -186,8 +189,8 @@ def test_split_files_hand_keys_over_as_secrets(demo: Topology) -> None:
         assert content["services"][f"{name.removesuffix('.yml')}-identity"]["profiles"] == ["setup"]
 
 
-def test_a_region_opens_no_way_to_the_global_tier_but_its_uplink(demo: Topology) -> None:
-    content = yaml.safe_load(split(demo, config="x")["north.yml"])
+def test_a_region_opens_no_way_to_the_global_tier_but_its_uplink(shown: Topology) -> None:
+    content = yaml.safe_load(split(shown, config="x")["north.yml"])
     outside = {name for name, network in content["networks"].items() if not network}
     assert outside == {"north-fleet", "global-fleet"}
     assert {n for n, s in content["services"].items() if "global-fleet" in networks(s)} == {
@@ -207,7 +210,7 @@ def test_a_name_that_cannot_be_a_service_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.docker
 @pytest.mark.skipif(shutil.which("docker") is None, reason="no docker command")
-def test_compose_itself_accepts_the_files(demo: Topology, tmp_path: Path) -> None:
+def test_compose_itself_accepts_the_files(shown: Topology, tmp_path: Path) -> None:
     def valid(*files: str, folder: Path) -> None:
         arguments = [word for name in files for word in ("-f", name)]
         environment = {
@@ -232,6 +235,6 @@ def test_compose_itself_accepts_the_files(demo: Topology, tmp_path: Path) -> Non
     valid("docker-compose.yml", folder=ROOT)
     valid("docker-compose.yml", "docker-compose.gpu.yml", folder=ROOT)
     valid("docker-compose.yml", "docker-compose.wheelhouse.yml", folder=ROOT)
-    for name, text in split(demo, config="./federation.toml").items():
+    for name, text in split(shown, config="./federation.toml").items():
         (tmp_path / name).write_text(text)
         valid(name, folder=tmp_path)

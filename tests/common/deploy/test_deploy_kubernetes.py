@@ -24,7 +24,7 @@ API_VERSIONS = {
 
 @pytest.fixture(scope="module")
 def topology() -> Topology:
-    return topology_of(ROOT / "recipes" / "demo.toml", regions=None, clients=None)
+    return topology_of(ROOT / "recipes" / "containers.toml", regions=None, clients=None)
 
 
 @pytest.fixture(scope="module")
