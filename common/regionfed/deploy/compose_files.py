@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from regionfed.deploy.compose import (
+from regionfed.deploy.compose_parts import (
     FEDERATION,
-    Builder,
+    Parts,
     Service,
     once_defaults,
     process_defaults,
 )
+from regionfed.deploy.compose_tiers import client_tier, global_tier, region_tier
 from regionfed.deploy.keys import KeyStore, SecretKeys, VolumeKeys
 from regionfed.deploy.monitoring import monitoring_services
 from regionfed.deploy.topology import Topology
@@ -43,18 +44,18 @@ in ./identity (they stay here) and writes what others need to
 def together(topology: Topology, *, config: str) -> str:
     """One file with every tier; `config` is the federation file's path as Compose sees it."""
     process = process_defaults()
-    builder = Builder(topology, process, once_defaults(process), VolumeKeys())
-    services = builder.global_tier()
+    parts = Parts(topology, process, once_defaults(process), VolumeKeys())
+    services = global_tier(parts)
     for number, region in enumerate(topology.regions):
-        services |= builder.region_tier(region, builds=number == 0)
+        services |= region_tier(parts, region, builds=number == 0)
         for client in topology.regions[region]:
             first = number == 0 and client == topology.regions[region][0]
-            services |= builder.client_tier(region, client, builds=first)
+            services |= client_tier(parts, region, client, builds=first)
     services |= monitoring_services(topology)
     content = {
         "name": "regionfed",
         "x-process": process,
-        "x-once": builder.once,
+        "x-once": parts.once,
         "services": services,
         "networks": _networks(services, outside=()),
         "volumes": _volumes(services),
@@ -93,20 +94,20 @@ def _site(topology: Topology, tier: str, *, config: str, client: str = "") -> st
     process = process_defaults()
     process["user"] = "${REGIONFED_UID:?set it to the UID that owns ./identity (id -u)}:0"
     keys: KeyStore = SecretKeys(FEDERATION)
-    builder = Builder(topology, process, once_defaults(process), keys, together=False)
+    parts = Parts(topology, process, once_defaults(process), keys, together=False)
     outside: tuple[str, ...] = (f"{tier}-fleet", "global-fleet")
     if client:
-        services = builder.client_tier(tier, client, builds=False)
+        services = client_tier(parts, tier, client, builds=False)
     elif tier == "global":
-        services = builder.global_tier()
+        services = global_tier(parts)
     else:
-        services = builder.region_tier(tier, builds=False)
+        services = region_tier(parts, tier, builds=False)
     declared = keys.declared()
     site = f"{tier}-{client}" if client else tier
     content: dict[str, Any] = {
         "name": f"regionfed-{site}",
         "x-process": process,
-        "x-once": builder.once,
+        "x-once": parts.once,
         "services": services,
         "networks": _networks(services, outside=outside),
         "volumes": _volumes(services),
