@@ -49,8 +49,9 @@ class Cuts:
         # Its volume is memory and would be empty again after a restart of the only one who has it.
         docker("rm", "-f", holder, check=False)
         docker(
-            *("run", "-d", "--name", holder, "--network", "none", "--entrypoint", "sleep"),
-            *("-v", f"{self.stack.project}_{REGION}-coordinator:/held:ro", SERVER_IMAGE, "86400"),
+            *("run", "-d", "--name", holder, "--network", "none", "--no-healthcheck"),
+            *("--entrypoint", "sleep", "-v", f"{self.stack.project}_{REGION}-coordinator:/held:ro"),
+            *(SERVER_IMAGE, "86400"),
         )
         try:
             self.watch.done(1, deadline=600 * self.pace)

@@ -22,7 +22,7 @@ class Watch:
         self.folder = folder
         docker("rm", "-f", self.name, check=False)
         docker(
-            *("run", "-d", "--name", self.name, "--network", "none", "--init"),
+            *("run", "-d", "--name", self.name, "--network", "none", "--init", "--no-healthcheck"),
             *("-v", f"{mounted}:/runs:ro", "--entrypoint", "sleep"),
             *(SERVER_IMAGE, "86400"),
         )
