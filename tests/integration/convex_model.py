@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -13,6 +14,8 @@ from regionfed.models.config import ModelConfig
 from regionfed.tasks.spec import TaskSpec
 
 WIDTH = 6
+STEP_SECONDS = 35.0
+"""What a step of the slow model takes."""
 
 
 class Regression(FederatedModel):
@@ -41,3 +44,16 @@ class Regression(FederatedModel):
 
 def regression(config: ModelConfig, tasks: tuple[TaskSpec, ...]) -> Regression:
     return Regression()
+
+
+class SlowRegression(Regression):
+    """The same, whose training takes long."""
+
+    def loss(self, batch: Mapping[str, Tensor]) -> Tensor:
+        if torch.is_grad_enabled():
+            time.sleep(STEP_SECONDS)
+        return super().loss(batch)
+
+
+def slow_regression(config: ModelConfig, tasks: tuple[TaskSpec, ...]) -> SlowRegression:
+    return SlowRegression()
