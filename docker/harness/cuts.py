@@ -74,7 +74,7 @@ class Cuts:
         pause(self.stack, client)
         self.watch.done(number, deadline=(self.server_seconds + 300) * self.pace)
         record = self.watch.rounds()[number]
-        late = [each["client"] for each in record["left_out"]]
+        late = sorted({each["client"] for each in record["left_out"]})
         docker("unpause", self.stack.container(client))
         began = time.monotonic()
         back = self._await_round(

@@ -59,7 +59,10 @@ def _global(
 ) -> FederationStatus:
     if facts is None:
         return FederationStatus(
-            run="", folder="", state="unknown", reason="the run's own folder is at the global site"
+            run="",
+            folder="",
+            state="unknown",
+            reason="seen from a region; whether the run as a whole is well is known at the global site",
         )
     run = facts.config.run
     last = facts.events[-1] if facts.events else None

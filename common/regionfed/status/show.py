@@ -24,6 +24,8 @@ def render(status: FederationStatus) -> RenderableType:
 
 
 def _headline(status: FederationStatus) -> Text:
+    if status.state == "unknown":
+        return Text(status.reason, style="dim")
     style = "bold red" if status.state in BAD else "bold"
     text = Text.assemble((status.state.upper() if status.state in BAD else status.state, style))
     if status.run:
