@@ -18,13 +18,15 @@ class StepHooks:
 
     `correction` (d,) is added to g (SCAFFOLD: c - c_i). `proximal` lambda adds lambda*(w - anchor)
     (FedProx, pFedMe, Ditto); `anchor` is (d,), or None for the weights at the start. `trained`
-    (d,) bool leaves the other elements exactly as they were (FedBABU, FedTP).
+    (d,) bool leaves the other elements exactly as they were (FedBABU, FedTP). With `observe` the
+    mean of g itself over the steps, before anything is added, comes back in the result.
     """
 
     correction: Vector | None = None
     proximal: float = 0.0
     anchor: Vector | None = None
     trained: NDArray[np.bool_] | None = None
+    observe: bool = False
 
 
 class StepTerms:
@@ -38,6 +40,10 @@ class StepTerms:
         self._fixed: Tensor | None = None
         self._start: Tensor | None = None
         self._proximal = hooks.proximal
+        self._seen: Tensor | None = None
+        self._steps = 0
+        if hooks.observe:
+            self._seen = torch.zeros(size, dtype=torch.float32, device=flat.device)
         if hooks.correction is not None:
             self._correction = flat.to_device(
                 checked(hooks.correction, size=size, what="the gradient correction")
@@ -54,12 +60,22 @@ class StepTerms:
 
     def before_step(self, gradient: Tensor, weights: Tensor) -> None:
         """Change the gradient."""
+        if self._seen is not None:
+            self._seen += gradient
+            self._steps += 1
         if self._correction is not None:
             gradient += self._correction
         if self._anchor is not None:
             gradient += self._proximal * (weights - self._anchor)
         if self._fixed is not None:
             gradient.masked_fill_(self._fixed, 0.0)
+
+    def mean_gradient(self) -> Vector | None:
+        """The mean of g over the steps so far, (d,); None unless `observe` is set."""
+        if self._seen is None or not self._steps:
+            return None
+        mean: Vector = (self._seen / self._steps).cpu().numpy()
+        return mean
 
     def after_step(self, weights: Tensor) -> None:
         """Undo what weight decay did to elements that are not trained."""

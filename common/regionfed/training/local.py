@@ -24,7 +24,8 @@ class LocalResult:
 
     `update` (d,) float32 is start minus end, a pseudo-gradient (algorithm section 2); `buffers`
     (b,) are the floating-point buffers at the end; `examples` are the client's rows, `steps` the
-    optimizer steps, `loss` the mean training loss over all rows seen.
+    optimizer steps, `loss` the mean training loss over all rows seen, `mean_gradient` (d,) what
+    `StepHooks.observe` asked for.
     """
 
     update: Vector
@@ -32,6 +33,7 @@ class LocalResult:
     examples: int
     steps: int
     loss: float
+    mean_gradient: Vector | None = None
 
 
 def local_train(
@@ -88,6 +90,7 @@ def local_train(
             if terms is not None:
                 terms.after_step(flat.weights.data)
         update: Vector = (begin - flat.weights.detach()).cpu().numpy()
+    seen_gradient = terms.mean_gradient() if terms is not None else None
     flat.close_gradient()
     model.module.eval()
     del optimizer, gradient, begin, terms
@@ -104,6 +107,7 @@ def local_train(
         examples=len(data),
         steps=len(plan),
         loss=mean_loss,
+        mean_gradient=seen_gradient,
     )
 
 

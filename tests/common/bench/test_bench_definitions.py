@@ -25,6 +25,7 @@ from regionfed.bench.systems.scaffold import Scaffold, ScaffoldOptions
 from regionfed.method.config import MethodConfig, ResidualConfig
 from regionfed.method.vectors import Vector
 from regionfed.training.gradient import mean_gradient
+from regionfed.training.hooks import StepHooks
 
 
 def run(system: System, rounds: int = 2) -> System:
@@ -83,7 +84,7 @@ def test_fedprox_pulls_towards_theta(federation: Federation, fedavg: Vector) -> 
     assert np.linalg.norm(near - start) < np.linalg.norm(free - start)
 
 
-@pytest.mark.parametrize("control", ["gradient", "updates"])
+@pytest.mark.parametrize("control", ["gradient", "path"])
 def test_scaffolds_control_variates_sum_to_zero(federation: Federation, control: str) -> None:
     system = Scaffold(federation, ScaffoldOptions.model_validate({"control": control}))
     run(system, rounds=3)
@@ -99,24 +100,27 @@ def test_scaffolds_first_round_is_fedavgs_bit_for_bit(federation: Federation) ->
     )
 
 
-def test_scaffolds_second_option_is_the_mean_gradient_of_the_local_steps(
-    make_federation: Any,
-) -> None:
-    federation = make_federation(training={"steps": 1, "batch_size": 512})
-    system = run(Scaffold(federation, ScaffoldOptions(control="updates")), rounds=1)
-    assert isinstance(system, Scaffold)
-    population = federation.population
-    for member in population.everyone():
-        own = system.own.get((member.region, member.client))
-        if own is not None:
-            found = mean_gradient(
-                population.model,
-                population.flat,
-                member.train,
-                federation.training,
-                at=population.initial,
+def test_scaffolds_second_option_is_the_displacement_under_sgd(make_federation: Any) -> None:
+    training = {"optimizer": "sgd", "learning_rate": 0.05, "steps": 3}
+    federation = make_federation(training=training)
+    system = Scaffold(federation, ScaffoldOptions(control="path"))
+    run(system, rounds=1)
+    before, common, theta = dict(system.own), system.common, system.theta
+    system.round(2)
+    asked = 0
+    for region in federation.population.regions:
+        for member in federation.cohort(region, 2):
+            key = (member.region, member.client)
+            known = before.get(key)
+            correction = common if known is None else common - known
+            result = federation.train(
+                member, start=theta, number=2, hooks=StepHooks(correction=correction)
             )
-            np.testing.assert_allclose(own, found.gradient, atol=1e-4)
+            # c_i - c + (x - y)/(K*eta), Karimireddy et al., equation 4.
+            expected = result.update / np.float32(result.steps * 0.05) - correction
+            np.testing.assert_allclose(system.own[key], expected, atol=2e-4)
+            asked += 1
+    assert asked
 
 
 def test_ditto_without_a_pull_is_local_training_bit_for_bit(federation: Federation) -> None:

@@ -28,6 +28,9 @@ class PFedMeOptions(Section):
         le=1,
         description="eta*lambda: the share of the way from w_i to theta_i per local iteration.",
     )
+    learning_rate: float | None = Field(
+        default=None, gt=0, description="Step of the inner solver; absent: the federation's."
+    )
     beta: float = Field(default=1.0, gt=0, description="Server step towards the mean of the w_i.")
 
 
@@ -66,7 +69,13 @@ class PFedMe(Averaging):
         """theta_i and w_i after R local iterations from w."""
         training = self.federation.training
         iterations = max(1, steps_of(member.examples, training) // self.options.inner)
-        inner = training.model_copy(update={"steps": self.options.inner, "epochs": None})
+        inner = training.model_copy(
+            update={
+                "steps": self.options.inner,
+                "epochs": None,
+                "learning_rate": self.options.learning_rate or training.learning_rate,
+            }
+        )
         anchor, theta_i = self.theta, self.theta
         for iteration in range(iterations):
             result = self.federation.train(

@@ -22,20 +22,26 @@ from regionfed.training.hooks import StepHooks
 class ScaffoldOptions(Section):
     """Parameters of SCAFFOLD."""
 
-    control: Literal["auto", "gradient", "updates"] = Field(
-        default="auto",
-        description="How c_i is renewed: the gradient at theta_t (option I of the paper) or the "
-        "displacement over K*eta (option II). 'auto': II with plain SGD, else I, because only "
-        "with SGD is a displacement a sum of gradients.",
+    control: Literal["path", "gradient"] = Field(
+        default="path",
+        description="How c_i is renewed: the mean gradient of the round's local steps (option II "
+        "of the paper) or the gradient at theta_t (option I).",
+    )
+    optimizer: Literal["configured", "sgd"] = Field(
+        default="configured", description="The clients' optimizer; the paper's is plain SGD."
+    )
+    learning_rate: float | None = Field(
+        default=None, gt=0, description="The clients' step size; absent: that of the federation."
     )
 
 
 class Scaffold(Averaging):
     """Every local step is corrected by c - c_i; c follows the mean of the c_i.
 
-    As published, global step size 1. The mean of all c_i equals c at all times. With Adam on the
-    client (ours) the correction is added to the gradient before Adam sees it, and c_i is the
-    gradient at theta_t over as many rows as a round of training uses.
+    As published, global step size 1. The mean of all c_i equals c at all times. Option II is taken
+    as the mean of the gradients that the local steps saw before correction, which under plain SGD
+    is the paper's displacement over K*eta, and which Adam on the client (ours) does not distort;
+    the correction is added to the gradient before Adam sees it.
     """
 
     name: ClassVar[str] = "scaffold"
@@ -52,10 +58,12 @@ class Scaffold(Averaging):
         self.common: Vector = np.zeros(federation.size, np.float32)
         self.own: dict[tuple[str, str], Vector] = {}
         self.members = len(federation.population.everyone())
-        training = federation.training
-        plain = training.optimizer == "sgd" and training.momentum == 0
-        chosen = self.options.control
-        self.by_gradient = chosen == "gradient" or (chosen == "auto" and not plain)
+        changed: dict[str, object] = {}
+        if self.options.optimizer == "sgd":
+            changed = {"optimizer": "sgd", "momentum": 0.0}
+        if self.options.learning_rate is not None:
+            changed["learning_rate"] = self.options.learning_rate
+        self.training = federation.training.model_copy(update=changed)
 
     def round(self, number: int) -> None:
         """Corrected training everywhere, then the server's theta and c."""
@@ -80,20 +88,22 @@ class Scaffold(Averaging):
         key = (member.region, member.client)
         before = self.own.get(key)
         correction = self.common if before is None else self.common - before
+        by_path = self.options.control == "path"
         result = self.federation.train(
-            member, start=self.theta, number=number, hooks=StepHooks(correction=correction)
+            member,
+            start=self.theta,
+            number=number,
+            training=self.training,
+            hooks=StepHooks(correction=correction, observe=by_path),
         )
-        if self.by_gradient:
-            after = self._gradient(member, number)
-        else:
-            length = result.steps * self.federation.training.learning_rate
-            after = result.update / np.float32(length) - correction
+        after = result.mean_gradient if by_path else self._gradient(member, number)
+        assert after is not None
         self.own[key] = after
         return result.update, after if before is None else after - before
 
     def _gradient(self, member: Member, number: int) -> Vector:
         """The client's gradient at theta_t, over at most the rows that a round of training sees."""
-        training = self.federation.training
+        training = self.training
         rows = steps_of(member.examples, training) * training.accumulation * training.batch_size
         data = member.train
         if rows < len(data):
