@@ -97,7 +97,8 @@ def _blow(
     whole = sorted(record["answered"]) == sorted(scored) == ["north", "south"]
     whole = whole and not record["left_out"]
     happened = "all regions and clients counted" if whole else _losses(record, scored)
-    table.add(Drill("5, 25", f"kill -9 {victim}", phase, happened, healthy, round_s))
+    cases = "5, 6, 25" if victim.endswith("-c00") else "5, 25"
+    table.add(Drill(cases, f"kill -9 {victim}", phase, happened, healthy, round_s))
     tally.check(
         f"case 5: kill -9 {victim} in '{phase}' of round {number}: healthy after {healthy:.0f} s, "
         f"round done after {round_s:.0f} s",

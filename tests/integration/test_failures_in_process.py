@@ -88,7 +88,7 @@ class _Foreign:
         return record
 
 
-def test_a_silent_client_is_left_out_at_the_deadline(tmp_path: Path) -> None:
+def test_case_8_a_silent_client_is_left_out_at_the_deadline(tmp_path: Path) -> None:
     config, folder = prepare(
         tmp_path, run={"rounds": 1}, coordinator={"round_deadline": 1.0, "join_deadline": 1.0}
     )
@@ -97,7 +97,7 @@ def test_a_silent_client_is_left_out_at_the_deadline(tmp_path: Path) -> None:
     assert {(left.region, left.client) for left in result.left_out} == {("r0", "c3")}
 
 
-def test_a_region_under_quorum_is_skipped_by_name_and_the_others_go_on(tmp_path: Path) -> None:
+def test_case_16_a_region_under_quorum_is_skipped_and_the_others_go_on(tmp_path: Path) -> None:
     config, folder = prepare(
         tmp_path,
         run={"rounds": 2},
@@ -113,7 +113,7 @@ def test_a_region_under_quorum_is_skipped_by_name_and_the_others_go_on(tmp_path:
     assert np.isfinite(theta(folder)).all()
 
 
-def test_a_run_without_enough_regions_fails_and_says_why(tmp_path: Path) -> None:
+def test_case_29_a_run_without_enough_regions_fails_and_says_why(tmp_path: Path) -> None:
     config, folder = prepare(
         tmp_path,
         run={"rounds": 5},
@@ -141,7 +141,7 @@ def run_until(config: FederationConfig, folder: RunFolder, *, round: int, phase:
 
 
 @pytest.mark.parametrize(("round", "phase"), [(1, "train"), (3, "train"), (4, "evaluate")])
-def test_a_run_that_was_cut_off_resumes_to_the_same_model_bit_for_bit(
+def test_case_25_a_run_that_was_cut_off_resumes_to_the_same_model_bit_for_bit(
     tmp_path: Path, round: int, phase: str
 ) -> None:
     config, whole = prepare(tmp_path)

@@ -102,7 +102,7 @@ def test_something_else_at_the_address_is_named() -> None:
     other.stop(0)
 
 
-def test_a_transfer_cut_in_the_middle_changes_nothing_and_can_be_repeated(
+def test_case_9_a_transfer_cut_in_the_middle_changes_nothing_and_can_be_repeated(
     desk: Desk, server: DeskServer
 ) -> None:
     whole = list(send(pb.Head(job_id="7:1:train", kind="train"), [(CONTENT, encode(content(1.0)))]))
@@ -152,7 +152,7 @@ def test_a_model_far_beyond_the_message_limit_passes_in_small_frames(
     bridge.close()
 
 
-def test_another_version_is_refused_by_name(server: DeskServer) -> None:
+def test_case_37_another_version_is_refused_by_name(server: DeskServer) -> None:
     with grpc.insecure_channel(address(server)) as channel:
         stub = rpc.RegionBridgeStub(channel)
         old = (("regionfed-version", "0.0.1"), ("flwr-version", "1.39.0"))

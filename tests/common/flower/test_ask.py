@@ -150,7 +150,7 @@ def test_a_node_that_comes_back_under_another_id_is_asked_again_and_counted_once
     assert second.asked == 1
 
 
-def test_a_late_answer_cannot_enter_a_later_exchange() -> None:
+def test_case_17_a_late_answer_cannot_enter_a_later_exchange() -> None:
     names = {1: "a"}
     grid = LocalGrid({1: Node("a")})
     grid.inject(1, Fault(delay=0.3))

@@ -81,7 +81,7 @@ def test_every_node_is_answered_or_left_out_with_a_reason() -> None:
     assert "no answer" in answers.left_out["c4"]
 
 
-def test_a_late_answer_is_not_counted_in_the_next_exchange() -> None:
+def test_case_17_a_late_answer_is_not_counted_in_the_next_exchange() -> None:
     grid = LocalGrid({1: echo, 2: echo})
     exchange = Exchange(grid)
     grid.inject(2, Fault(delay=0.3))

@@ -122,7 +122,7 @@ def test_an_answer_after_the_deadline_still_names_the_node(
     assert resolve(grid, [1]) == {1: "north"}
 
 
-def test_another_version_is_named(problems: dict[int, RegionFedError]) -> None:
+def test_case_37_another_version_is_named(problems: dict[int, RegionFedError]) -> None:
     def other(message: Message) -> Message:
         answer = node(message, region="north")
         answer.content[names.IDENTITY]["version"] = "0.0.1"

@@ -95,7 +95,7 @@ def test_all_damaged_is_an_error_and_not_a_new_start(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dies_at", [1, 2])
-def test_a_kill_during_a_save_leaves_the_previous_one(
+def test_case_26_a_kill_during_a_save_leaves_the_previous_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies_at: int
 ) -> None:
     """The process stops at the first rename (arrays) or the second (manifest)."""

@@ -131,7 +131,7 @@ def test_the_processes_of_a_local_run_are_named(folder: RunFolder) -> None:
         process.wait()
 
 
-def test_a_failed_result_is_failed_and_ends_with_its_code(folder: RunFolder) -> None:
+def test_case_29_a_failed_result_is_failed_and_ends_with_its_code(folder: RunFolder) -> None:
     tell(folder, 1, "train")
     age(folder, 5)
     write_result(folder, status="failed", reason="3 rounds in a row had too few regions")
