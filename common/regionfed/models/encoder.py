@@ -153,6 +153,8 @@ class EncoderModel(RowwiseModel):
         by_word = torch.zeros(len(encoded), tensors["words"].shape[1], width)
         # Rows of like length together, so that little is spent on padding.
         for index in torch.split(encoded.lengths["inputs"].argsort(stable=True), _ENCODE_ROWS):
+            if not len(index):
+                continue  # a client without rows of this split
             batch = encoded.batch(index, device)
             mean, each = self.module.features(batch["inputs"], batch["mask"], batch["words"])
             pooled[index] = mean.cpu()

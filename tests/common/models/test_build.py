@@ -154,6 +154,11 @@ def test_frozen_features_give_the_same_loss_as_the_encoder(
     torch.testing.assert_close(losses[0], losses[1])
 
 
+def test_no_rows_have_no_features(words: list[str]) -> None:
+    config = ModelConfig(kind="roberta", preset="tiny", freeze="encoder", cache_features=True)
+    assert len(build_model(config, tasks=HEADS, vocabulary=words, seed=0).encode([])) == 0
+
+
 def test_loss_of_a_batch_is_the_mean_of_its_rows(text_rows: list[Row], words: list[str]) -> None:
     model = build_model(TINY_T5, tasks=TEXT, vocabulary=words, seed=0)
     data = model.encode(text_rows)
