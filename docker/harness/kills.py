@@ -23,7 +23,10 @@ VICTIMS = (
     "north-uplink",
     "global-superlink",
     "global-superexec",
+    "run",
 )
+BY_HAND = ("run",)
+"""What its container does not start again by itself, because it ends with the run."""
 PHASES = {"train": ("train", 3.0), "aggregate": ("trained", 0.0), "evaluate": ("evaluate", 3.0)}
 """The event that begins a phase, and how many seconds later the blow falls. In `aggregate` the first
 region's release has just arrived; what follows (the other's, the step, the checkpoint, the end of
@@ -84,9 +87,13 @@ def _blow(
     started = stack.inspect(victim)["State"]["StartedAt"]
     kill(stack, victim)
     struck = time.monotonic()
+    if victim in BY_HAND:
+        stack.compose("up", "-d", "--no-deps", victim, deadline=300)
 
     def back() -> bool:
-        return stack.inspect(victim)["State"]["StartedAt"] != started and stack.healthy(victim)
+        state = stack.inspect(victim)["State"]
+        well = stack.healthy(victim) if "Health" in state else state["Running"]
+        return state["StartedAt"] != started and well
 
     healthy = wait_until(f"{victim} is healthy again", back, deadline=300 * pace)
     # The record of a round is written before its evaluation; the next round begins after it.
