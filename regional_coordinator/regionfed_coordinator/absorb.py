@@ -38,15 +38,16 @@ from regionfed_coordinator.measured import measured_conflict
 from regionfed_coordinator.state import RegionState
 
 
-def strategy_named(name: str, config: FederationConfig) -> Strategy:
-    """The strategy with the parameters of the configuration."""
+def strategy_named(name: str, config: FederationConfig, *, round_: int = 1) -> Strategy:
+    """The strategy with the parameters that the configuration has for this round."""
     method = config.method
+    eta_res = method.residual.at(round_, config.run.rounds)
     made: dict[str, Strategy] = {
         "none": NoPersonalisation(),
         "grad": Grad(),
         "interp": Interp(),
         "meta": Meta(steps=method.meta.steps),
-        "residual": Residual(eta_res=method.residual.learning_rate, decay=method.residual.decay),
+        "residual": Residual(eta_res=eta_res, decay=method.residual.decay),
     }
     return made[name]
 
@@ -108,7 +109,7 @@ def absorb(
     name, why, h, memory = _route(config, region, shared, state, d=d, mu=mu, gate=gate)
     if h is not None:
         personal["divergence"] = h
-    strategy = strategy_named(name, config)
+    strategy = strategy_named(name, config, round_=step)
     theta_r = None
     if strategy.needs.stateful:
         kept = state.theta_r if state.strategy in (name, "") else None

@@ -7,8 +7,11 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from regionfed.config.base import Section
+from regionfed.method.rivals import RIVALS, DittoConfig, FedBabuConfig, FedProxConfig, RivalName
 
-StrategyName = Literal["none", "grad", "interp", "meta", "residual", "dynamic", "dynamic-paper"]
+StrategyName = (
+    Literal["none", "grad", "interp", "meta", "residual", "dynamic", "dynamic-paper"] | RivalName
+)
 
 
 class AlphaConfig(Section):
@@ -46,10 +49,25 @@ class RhoConfig(Section):
 class ResidualConfig(Section):
     """theta_r <- (1 - decay)*theta_r - learning_rate*(g_r - g) (algorithm section 3, item 9)."""
 
-    learning_rate: float = Field(default=0.35, gt=0, description="eta_res.")
+    learning_rate: float = Field(default=0.35, gt=0, description="eta_res in the first round.")
+    final_learning_rate: float | None = Field(
+        default=None,
+        gt=0,
+        description="eta_res in the last round, reached in equal steps; absent: it stays as it is.",
+    )
     decay: float = Field(
         default=0.0, ge=0, lt=1, description="Share of theta_r that is forgotten per round."
     )
+
+    def at(self, round_: int, rounds: int) -> float:
+        """eta_res in round `round_` of `rounds`, both counted from 1.
+
+        Large early, when a region is far from its part; small late, when what is left of g_r - g
+        is mostly the chance of who was selected.
+        """
+        last = self.learning_rate if self.final_learning_rate is None else self.final_learning_rate
+        share = (min(round_, rounds) - 1) / (rounds - 1) if rounds > 1 else 0.0
+        return self.learning_rate + share * (last - self.learning_rate)
 
 
 class MetaConfig(Section):
@@ -76,7 +94,7 @@ class MethodConfig(Section):
     strategy: StrategyName = Field(
         default="residual",
         description="How a region's part is made; `none` is FedAvg, and the `dynamic` ones choose "
-        "per region and round.",
+        "per region and round. `fedprox`, `scaffold`, `ditto` and `fedbabu` run those systems.",
     )
     personalise_every: int = Field(
         default=0,
@@ -89,3 +107,11 @@ class MethodConfig(Section):
     residual: ResidualConfig = ResidualConfig()
     meta: MetaConfig = MetaConfig()
     dynamic: DynamicConfig = DynamicConfig()
+    fedprox: FedProxConfig = FedProxConfig()
+    ditto: DittoConfig = DittoConfig()
+    fedbabu: FedBabuConfig = FedBabuConfig()
+
+    @property
+    def regional(self) -> str:
+        """How a region's part is made, `none` under a rival."""
+        return "none" if self.strategy in RIVALS else self.strategy

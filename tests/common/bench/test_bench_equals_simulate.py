@@ -38,6 +38,7 @@ def simulated(config: FederationConfig, tmp_path: Path) -> tuple[Vector, Result]
     [
         (FedAvg, "none", BY_EXAMPLES),
         (RegionFedResidual, "residual", {}),
+        (RegionFedResidual, "residual", {"method": {"residual": {"final_learning_rate": 0.1}}}),
         (RegionFedGrad, "grad", {}),
         (RegionFedInterp, "interp", {}),
     ],
@@ -50,7 +51,8 @@ def test_core_equals_simulate(
     sections: dict[str, dict[str, Any]],
 ) -> None:
     run = {"seed": 3, "rounds": 2, "evaluate_every": 0}
-    federation: Federation = make_federation(run=run, method={"strategy": strategy}, **sections)
+    method = {"strategy": strategy, **sections.get("method", {})}
+    federation: Federation = make_federation(run=run, **{**sections, "method": method})
     theta, result = simulated(federation.config, tmp_path)
     system: Any = kind(federation)
     for number in (1, 2):

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from regionfed.errors import ConfigError, UpdateError
+from regionfed.method.config import ResidualConfig
 from regionfed.method.rho import exchanges_needed
 from regionfed.method.strategies import (
     STRATEGIES,
@@ -95,3 +96,13 @@ def test_errors_name_what_is_missing():
     ):
         with pytest.raises(ConfigError):
             make()
+
+
+def test_residual_step_goes_from_first_to_last_round_in_equal_steps():
+    falling = ResidualConfig(learning_rate=0.5, final_learning_rate=0.1)
+    assert [falling.at(number, 5) for number in range(1, 6)] == pytest.approx(
+        [0.5, 0.4, 0.3, 0.2, 0.1]
+    )
+    assert falling.at(9, 5) == pytest.approx(0.1)
+    assert falling.at(1, 1) == 0.5
+    assert ResidualConfig(learning_rate=0.5).at(4, 5) == 0.5

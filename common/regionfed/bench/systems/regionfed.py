@@ -143,7 +143,8 @@ class RegionFed(System):
             choice = self.router.choose(facts, memory.router, round_=number)
             name, memory.why = choice.strategy, choice.reason
             memory.router = memory.router.after(name, facts)
-        strategy = strategy_named(name, self.method)
+        residual = self.method.residual.at(number, self.rounds)
+        strategy = strategy_named(name, self.method, residual=residual)
         view = RegionView(region_update=answer.update, global_update=update)
         kept = memory.theta_r if memory.strategy in (name, "") else None
         memory.theta_r = memory.part = None
@@ -263,15 +264,15 @@ class RegionFed(System):
             memory.theta_r = None
 
 
-def strategy_named(name: str, method: MethodConfig) -> Strategy:
-    """The strategy with the parameters of the configuration."""
-    residual = method.residual
+def strategy_named(name: str, method: MethodConfig, *, residual: float | None = None) -> Strategy:
+    """The strategy with the parameters of the configuration; `residual` is this round's eta_res."""
+    eta_res = method.residual.learning_rate if residual is None else residual
     made: dict[str, Strategy] = {
         "none": NoPersonalisation(),
         "grad": Grad(),
         "interp": Interp(),
         "meta": Meta(steps=method.meta.steps),
-        "residual": Residual(eta_res=residual.learning_rate, decay=residual.decay),
+        "residual": Residual(eta_res=eta_res, decay=method.residual.decay),
     }
     return made[name]
 
