@@ -15,6 +15,7 @@ from regionfed.config.run import RunConfig
 from regionfed.config.server import ServerConfig
 from regionfed.data.config import DataConfig
 from regionfed.method.config import MethodConfig
+from regionfed.method.rivals import ON_DEVICES
 from regionfed.models.config import ModelConfig
 from regionfed.privacy.config import PrivacyConfig
 from regionfed.training.config import TrainingConfig
@@ -36,6 +37,11 @@ class FederationConfig(Section):
     method: MethodConfig = Field(default_factory=MethodConfig)
     privacy: PrivacyConfig = Field(default_factory=PrivacyConfig)
     network: NetworkConfig = Field(default_factory=NetworkConfig)
+
+    @property
+    def serves_users(self) -> bool:
+        """Whether each device is to serve a model of its own after the last round."""
+        return self.client.user.enabled or self.method.strategy in ON_DEVICES
 
     def digest(self) -> str:
         """SHA-256 (first 16 hex digits) of the sections on which all tiers must agree.
