@@ -6,15 +6,19 @@ name and comes back by itself; the loss is the round in flight.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 
+from harness.kills import kill
 from harness.stack import SERVER_IMAGE, Stack, docker, wait_until
 from harness.table import Drill, Table
 from harness.tally import Abort, Tally
 from harness.watch import Event, Watch
 
 REGION = "north"
+STATUS_DEAD = 13
+"""Exit code of `regionfed status` for a run that is dead (docs/exit-codes.md)."""
 NO_SPACE = "No space left"
 FILL = """
 with open('/state/ballast', 'wb') as file:
@@ -60,6 +64,7 @@ class Cuts:
                 self.below_quorum,
                 self.cut_region,
                 self.global_down,
+                self.dead_run,
                 self.full_disk,
             ):
                 drill()
@@ -159,6 +164,40 @@ class Cuts:
             same and untouched and bool(record["answered"]),
             record,
         )
+
+    def dead_run(self) -> None:
+        """Case 35: a run whose ServerApp died and that nobody starts again is shown as dead."""
+        number = self._next("train")
+        self.stack.compose("stop", "-t", "5", "run")
+        kill(self.stack, "global-superexec")
+        told: list[tuple[int, str, str]] = []
+
+        def dead() -> bool:
+            told.append(self._status())
+            return told[-1][:2] == (STATUS_DEAD, "dead")
+
+        named = wait_until("status says that the run is dead", dead, deadline=200 * self.pace)
+        reason = told[-1][2]
+        began = time.monotonic()
+        self.stack.compose("up", "-d", "--no-deps", "run", deadline=300)
+        self.watch.done(number, deadline=900 * self.pace)
+        after = self._status()
+        self._note(
+            "35",
+            "run stopped and kill -9 global-superexec",
+            f"`status` says dead after {named:.0f} s ({reason}); with `run` back round {number} "
+            "is repeated",
+            began,
+            "no live run" in reason and after[:2] == (0, "running"),
+            (told[-1], after),
+        )
+
+    def _status(self) -> tuple[int, str, str]:
+        """Exit code, state and reason of `regionfed status` at the global site."""
+        words = ("exec", "-T", "global-superexec", "regionfed", "status", "--json")
+        done = self.stack.compose(*words, check=False)
+        found = json.loads(done.stdout) if done.stdout.startswith("{") else {}
+        return done.returncode, str(found.get("state", "")), str(found.get("reason", ""))
 
     def full_disk(self) -> None:
         """The coordinator's volume is full: a clear error, nothing damaged, and on it goes."""
