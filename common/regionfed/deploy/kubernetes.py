@@ -142,6 +142,7 @@ class Site:
             image=f"{self.image}-{image}:{self.version}",
             environment={
                 "REGIONFED_CONFIG": "/config/federation.toml",
+                "REGIONFED_LOG": "json",
                 "REGIONFED_TIER": tier,
                 **environment,
                 **self.topology.overrides,
