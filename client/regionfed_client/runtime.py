@@ -15,6 +15,7 @@ from regionfed.config.federation import FederationConfig
 from regionfed.data.open import open_data
 from regionfed.data.types import ClientData, FederationData
 from regionfed.errors import ConfigError, DataError
+from regionfed.messages import Vector
 from regionfed.models.agreement import agreement_digest
 from regionfed.models.base import EncodedRows, FederatedModel
 from regionfed.models.build import build_model
@@ -31,6 +32,8 @@ class Workbench:
     model: FederatedModel
     flat: FlatModel
     layout: str
+    initial: Vector | None = None
+    """The model as it is made, (d,), where a method begins from it (Ditto)."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
@@ -49,6 +52,7 @@ class Workbench:
             layout=agreement_digest(
                 flat.layout, config.model, tasks=data.tasks, vocabulary=data.vocabulary
             ),
+            initial=flat.read() if config.method.strategy == "ditto" else None,
         )
 
 

@@ -7,6 +7,8 @@ from regionfed.privacy.terms import Channel
 from regionfed.tasks.spec import TaskKind
 from regionfed.training.local import LocalResult, local_train
 from regionfed.training.seeds import derive_seed
+from regionfed_client.personal import train_personal
+from regionfed_client.rivals import moved_control, step_hooks
 from regionfed_client.runtime import ClientRuntime
 from regionfed_client.summed import region_terms, summed_answer
 
@@ -28,6 +30,7 @@ def train_client(runtime: ClientRuntime, order: TrainOrder) -> ClientUpdate | Su
             update=result.update,
             buffers=result.buffers if result.buffers.size else None,
             labels=label_counts(runtime),
+            control=moved_control(runtime, order, result),
         )
 
     def values() -> dict[str, Vector]:
@@ -48,6 +51,8 @@ def train_client(runtime: ClientRuntime, order: TrainOrder) -> ClientUpdate | Su
 
 def _trained(runtime: ClientRuntime, order: TrainOrder) -> LocalResult:
     bench, config = runtime.bench, runtime.config
+    if config.method.strategy == "ditto":
+        train_personal(runtime, order)
     return local_train(
         bench.model,
         bench.flat,
@@ -56,6 +61,7 @@ def _trained(runtime: ClientRuntime, order: TrainOrder) -> LocalResult:
         seed=derive_seed(config.run.seed, order.round, runtime.region, runtime.client),
         start=order.start,
         start_buffers=order.buffers,
+        hooks=step_hooks(runtime, order),
     )
 
 

@@ -157,7 +157,7 @@ def _route(
     """Strategy of this region, why, h_r where it was needed, and the router's memory."""
     router = router_of(config.method)
     if router is None:
-        return config.method.strategy, "set by the configuration", None, state.router
+        return config.method.regional, "set by the configuration", None, state.router
     if not gate.routing:
         return "residual", gate.reason, None, state.router
     own, everyone = state.labels, dict(shared.get("labels", {}))

@@ -23,6 +23,7 @@ from regionfed.messages import (
 )
 from regionfed.method.exact import ExactMean
 from regionfed.method.rho import RhoResult, RhoSearch, check_fixed
+from regionfed.method.rivals import ON_DEVICES
 from regionfed.method.router import RouterState
 from regionfed.method.strategies import ClientWork, RegionView, Strategy
 from regionfed.privacy.modes import Mode
@@ -60,6 +61,7 @@ class _Evaluation:
     def ask(self, *, base: Vector, work: ClientWork = ClientWork.NONE, **fields: Any) -> _Gathered:
         """One exchange with the clients; counts go to this evaluation, the rest is returned."""
         order, region, gathered = self.order, self.region, _Gathered()
+        own = region.config.method.strategy in ON_DEVICES
         message = EvaluateOrder(
             run=order.run,
             region=region.name,
@@ -69,7 +71,7 @@ class _Evaluation:
             base=base,
             buffers=order.buffers,
             work="" if work is ClientWork.NONE else work.value,
-            region_update=self.state.update if fields.get("user") else None,
+            region_update=self.state.update if fields.get("user") and not own else None,
             **fields,
         )
         # Work on training rows is asked of the round's cohort, scores and losses of everybody.
@@ -181,7 +183,7 @@ def evaluate_region(
 def _raw_queries(region: Region, order: RegionOrder) -> list[dict[str, Any]]:
     """Mode paper asks for scores, losses and work in the open; the ledger says so first."""
     method, section = region.config.method, region.config.privacy
-    if section.audit_metrics == "simulated" and method.strategy == "none":
+    if section.audit_metrics == "simulated" and method.regional == "none":
         return []
     what = f"scores, losses and work of strategy '{method.strategy}'"
     return [charge_raw(region, order, region.terms(order), what)]
@@ -195,7 +197,7 @@ def _serve(evaluation: _Evaluation) -> tuple[dict[str, Any], RegionState]:
     due = order.final or (
         method.personalise_every > 0 and order.round % method.personalise_every == 0
     )
-    user = order.final and evaluation.region.config.client.user.enabled
+    user = order.final and evaluation.region.config.serves_users
     personal = {**state.personal, "strategy": state.strategy or "none", "why": state.why}
     if needs.stateful and state.theta_r is not None:
         if not due:

@@ -19,7 +19,8 @@ class RegionState(WireMessage):
     theta, with `part_round` the round it belongs to. `personal` holds scalars: conflict, alpha_r,
     strategy and its reason, rho and its verdict. `router` is the memory of Dynamic. `noise` are
     the past vectors of correlated noise one after the other, newest first, and `noise_round` the
-    last round that has one; they are as secret as un-noised sums.
+    last round that has one; they are as secret as un-noised sums. `control` are the rounds in which
+    clients moved SCAFFOLD's c_i (see `control`).
     """
 
     round: int = 0
@@ -37,4 +38,5 @@ class RegionState(WireMessage):
     router: dict[str, Any] = field(default_factory=dict)
     noise: Vector | None = None
     noise_round: int = 0
+    control: dict[str, list[int]] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)

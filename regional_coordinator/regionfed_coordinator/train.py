@@ -22,6 +22,7 @@ from regionfed.privacy.modes import Mode
 from regionfed.privacy.terms import Channel, RegionTerms
 from regionfed.secagg.encoding import decode
 from regionfed_coordinator.collect import collect
+from regionfed_coordinator.control import control_orders, counted_rounds, with_answers
 from regionfed_coordinator.region import Region, Traffic
 from regionfed_coordinator.release import release_correlated, release_mean, release_sum
 from regionfed_coordinator.state import RegionState
@@ -37,6 +38,8 @@ class _Sums:
     size: int
     buffer_size: int
     by_examples: bool
+    control: ExactMean | None = None
+    """Changes of the clients' control variates (SCAFFOLD), all of weight 1."""
     total: ExactMean = field(init=False)
     first_half: ExactMean = field(init=False)
     buffers: ExactMean | None = field(init=False, default=None)
@@ -58,12 +61,16 @@ class _Sums:
             raise UpdateError("the client trained on no example")
         if self.buffers is not None:
             finite_vector("buffers", answer.buffers, self.buffer_size)
+        if self.control is not None:
+            finite_vector("control", answer.control, self.size)
         weight = answer.examples if self.by_examples else 1
         self.total.add(update, weight)
         if in_first_half:
             self.first_half.add(update, weight)
         if self.buffers is not None and answer.buffers is not None:
             self.buffers.add(answer.buffers, weight)
+        if self.control is not None and answer.control is not None:
+            self.control.add(answer.control)
         self.examples += answer.examples
         self.steps += answer.steps
         self.loss[answer.client] = answer.loss
@@ -172,8 +179,13 @@ def _mean(
         size=order.theta.size,
         buffer_size=0 if order.buffers is None else order.buffers.size,
         by_examples=region.config.coordinator.client_weights == "examples",
+        control=None if order.control is None else ExactMean(order.theta.size),
     )
     cohort = region.cohort(order)
+    moved = counted_rounds(state.control, order, region.name)
+    messages = dict.fromkeys(cohort, message)
+    if order.control is not None:
+        messages = control_orders(message, order, cohort, moved)
 
     def on_answer(name: str, answer: WireMessage) -> None:
         assert isinstance(answer, ClientUpdate)
@@ -183,7 +195,7 @@ def _mean(
 
     answers = region.exchange(
         order,
-        dict.fromkeys(cohort, message),
+        messages,
         message_type="train",
         phase="train",
         traffic=traffic,
@@ -216,7 +228,11 @@ def _mean(
         update=update,
         buffers=sums.buffers.mean() if sums.buffers is not None else None,
         report=report,
+        control=None if sums.control is None else sums.control.mean(),
     )
+    if sums.control is not None:
+        keep = region.config.run.keep_checkpoints + 1
+        known["control"] = with_answers(moved, answers.answered, round=order.round, keep=keep)
     return answer, replace(state, round=order.round, theta=order.theta, update=update, **known)
 
 

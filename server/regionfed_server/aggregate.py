@@ -28,14 +28,16 @@ class Releases:
     """The g~_r of one round: their streaming mean, and the vectors themselves for the conflict.
 
     Small vectors stay in memory; large ones go to files of a scratch folder, so that the server's
-    memory does not grow with the number of regions.
+    memory does not grow with the number of regions. With `control` regions also send the mean
+    change of their clients' control variates (SCAFFOLD), which weighs by the clients behind it.
     """
 
-    def __init__(self, size: int, buffer_size: int) -> None:
+    def __init__(self, size: int, buffer_size: int, *, control: bool = False) -> None:
         self.size = size
         self.buffer_size = buffer_size
         self.mean = ExactMean(size)
         self.buffers = ExactMean(buffer_size) if buffer_size else None
+        self.control = ExactMean(size) if control else None
         self.reports: dict[str, RegionUpdate] = {}
         self.skipped: dict[str, str] = {}
         self._vectors: dict[str, Vector] = {}
@@ -58,6 +60,9 @@ class Releases:
             self.reports[name] = answer
             return
         update = finite_vector("update", answer.update, self.size)
+        if self.control is not None:
+            clients = int(answer.report.get("clients", 0))
+            self.control.add(finite_vector("control", answer.control, self.size), clients)
         if self.buffers is not None:
             self.buffers.add(finite_vector("buffers", answer.buffers, self.buffer_size))
         self.mean.add(update, answer.weight)

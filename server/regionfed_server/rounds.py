@@ -29,6 +29,7 @@ from regionfed.run.records import (
 from regionfed.tasks.spec import TaskSpec
 from regionfed_server.aggregate import Insight, Releases, insight, shared_scalars
 from regionfed_server.exchange import Regions
+from regionfed_server.rivals import RivalStep
 from regionfed_server.scores import level_scores, personalise_record
 from regionfed_server.state import GlobalState
 
@@ -92,6 +93,7 @@ class GlobalRun:
     tasks: tuple[TaskSpec, ...]
     initial: GlobalState
     progress: ProgressSink
+    rival: RivalStep = field(default_factory=RivalStep)
 
     def __post_init__(self) -> None:
         self.optimizer = optimizer_of(self.config)
@@ -151,7 +153,11 @@ class GlobalRun:
         """Train, aggregate, step, checkpoint, and evaluate where it is due."""
         mark = time.monotonic()
         self._tell(current.number, "train", "")
-        releases = Releases(state.theta.size, 0 if state.buffers is None else state.buffers.size)
+        releases = Releases(
+            state.theta.size,
+            0 if state.buffers is None else state.buffers.size,
+            control=state.control is not None,
+        )
         try:
             self._train(state, current, releases)
             current.phases["train"] = time.monotonic() - mark
@@ -194,7 +200,7 @@ class GlobalRun:
             self._tell(current.number, "trained", answer.skipped, region=name)
 
         answers = self.regions.exchange(
-            self._order(state, current.number),
+            replace(self._order(state, current.number), control=state.control),
             phase="train",
             reply=RegionUpdate,
             on_answer=on_answer,
@@ -229,7 +235,7 @@ class GlobalRun:
         mean = releases.mean.mean()
         current.insight = insight(releases, mean)
         theta, optimizer = self.optimizer.step(state.theta, mean, state.optimizer)
-        return replace(
+        stepped = replace(
             state,
             round=current.number,
             theta=theta,
@@ -238,6 +244,7 @@ class GlobalRun:
             mean_update=mean if self.optimizer.sends_update else None,
             shared=shared_scalars(state.shared, releases, current.insight),
         )
+        return self.rival.finish(state, stepped, releases)
 
     def _evaluate(self, state: GlobalState, current: _Round, *, final: bool = False) -> None:
         """Ask all regions for scores; the last round also finds each region's own part."""

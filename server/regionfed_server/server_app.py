@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
@@ -34,6 +35,7 @@ from regionfed.run.summary import summarise
 from regionfed.tasks.spec import TaskSpec
 from regionfed_server.diagnose import DiagnosisRun
 from regionfed_server.exchange import Regions
+from regionfed_server.rivals import RivalStep
 from regionfed_server.rounds import GlobalRun, new_run_id
 from regionfed_server.state import GlobalState
 from regionfed_server.watch import progress_of
@@ -82,7 +84,9 @@ def run(
     started, clock = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
     start = _open(grid, config, engine=engine)
     failure: RegionFedError | None = None
-    whole = GlobalRun(config, start.regions, folder, start.tasks, start.initial, progress)
+    whole = GlobalRun(
+        config, start.regions, folder, start.tasks, start.initial, progress, start.rival
+    )
     told = feasibility(config, topology=start.topology, parameters=start.facts.parameters)
     if told:
         logger.warning("privacy.mode = '%s': %s", config.privacy.mode, told)
@@ -137,6 +141,7 @@ class _Start:
     regions: Regions
     initial: GlobalState
     tasks: tuple[TaskSpec, ...]
+    rival: RivalStep
 
 
 def _open(
@@ -185,7 +190,17 @@ def _open(
             ),
         ),
         initial=GlobalState(
-            run=new_run_id(), round=0, theta=theta, buffers=buffers if buffers.size else None
+            run=new_run_id(),
+            round=0,
+            theta=theta,
+            buffers=buffers if buffers.size else None,
+            control=np.zeros_like(theta) if config.method.strategy == "scaffold" else None,
         ),
         tasks=data.tasks,
+        rival=RivalStep.of(
+            config,
+            model,
+            flat.layout,
+            enrolled=sum(len(data.clients(name)) for name in data.regions),
+        ),
     )

@@ -20,7 +20,7 @@ class GlobalState:
 
     `shared` holds scalars derived from released values that go out with every order: mu, mean
     size, label counts, noise floors. `mean_update` is g~ of the last step, kept only where the
-    optimiser is not SGD.
+    optimiser is not SGD. `control` is SCAFFOLD's c, (d,).
     """
 
     run: str
@@ -29,6 +29,7 @@ class GlobalState:
     optimizer: ServerState = field(default_factory=ServerState)
     buffers: Vector | None = None
     mean_update: Vector | None = None
+    control: Vector | None = None
     shared: dict[str, Any] = field(default_factory=dict)
 
     def save(self, store: CheckpointStore, *, layout: str, digest: str) -> None:
@@ -37,6 +38,7 @@ class GlobalState:
         optional = {
             "buffers": self.buffers,
             "mean_update": self.mean_update,
+            "control": self.control,
             "optimizer_first": self.optimizer.first,
             "optimizer_second": self.optimizer.second,
         }
@@ -77,5 +79,6 @@ class GlobalState:
             ),
             buffers=arrays.get("buffers"),
             mean_update=arrays.get("mean_update"),
+            control=arrays.get("control"),
             shared=dict(meta["shared"]),
         )

@@ -6,6 +6,7 @@ import ipaddress
 from collections.abc import Iterator
 
 from regionfed.config.checks_privacy import participation_problems, privacy_problems
+from regionfed.config.checks_rivals import rival_problems
 from regionfed.config.federation import FederationConfig
 from regionfed.config.problem import Problem
 
@@ -19,6 +20,7 @@ def check(config: FederationConfig) -> list[Problem]:
         *_counts(config),
         *privacy_problems(config, asked=asked),
         *participation_problems(config, clients=clients, asked=asked),
+        *rival_problems(config),
         *_network(config),
     ]
 

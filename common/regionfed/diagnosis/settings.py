@@ -9,6 +9,7 @@ from pydantic import Field
 from regionfed.config.base import Section
 from regionfed.config.federation import FederationConfig
 from regionfed.errors import ConfigError, PrivacyError
+from regionfed.method.rivals import REMEMBERING
 
 PHASE = "diagnose"
 """Kind of a region's job, and the action behind the message type of the global hop."""
@@ -60,7 +61,14 @@ def require_diagnosable(config: FederationConfig) -> None:
 
     Raises:
         PrivacyError: a privacy mode, DP-SGD or secure aggregation is configured.
+        ConfigError: devices keep a vector from round to round, which this would move.
     """
+    strategy = config.method.strategy
+    if strategy in REMEMBERING:
+        raise ConfigError(
+            f"method.strategy = '{strategy}' keeps a vector on each device, which a diagnosis "
+            "would move; diagnose with --set method.strategy=none"
+        )
     promised = []
     if config.privacy.mode != "off":
         promised.append(f"privacy.mode = '{config.privacy.mode}'")

@@ -12,7 +12,8 @@ class TrainOrder(WireMessage):
     """Train from `start` (theta_t, or theta_t + theta_r where the strategy keeps a residual).
 
     `attempt` tells apart two askings of one round and `step` is the packed masking request; both
-    are for clients whose answers are only summed.
+    are for clients whose answers are only summed. `control` is SCAFFOLD's c, (d,), and
+    `control_round` the last round of which c counts this client's c_i (0: none yet).
     """
 
     run: str
@@ -24,11 +25,16 @@ class TrainOrder(WireMessage):
     buffers: Vector | None = None
     attempt: int = 0
     step: bytes = b""
+    control: Vector | None = None
+    control_round: int = 0
 
 
 @dataclass(frozen=True)
 class ClientUpdate(WireMessage):
-    """g_u = start minus end, the floating-point buffers after training, and sizes."""
+    """g_u = start minus end, the floating-point buffers after training, and sizes.
+
+    `control` is the change of SCAFFOLD's c_i, (d,).
+    """
 
     client: str
     round: int
@@ -38,6 +44,7 @@ class ClientUpdate(WireMessage):
     update: Vector | None = None
     buffers: Vector | None = None
     labels: dict[str, float] = field(default_factory=dict)
+    control: Vector | None = None
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ class RegionOrder(WireMessage):
     is g~ of the last step and is sent only when the server's optimiser is not SGD: with SGD the
     coordinator derives it from consecutive thetas (algorithm section 3, item 3). `shared` holds
     scalars that the server derived from released values: mu, mean size, global label counts.
+    `control` is SCAFFOLD's c, (d,), in the training phase.
     """
 
     run: str
@@ -28,6 +29,7 @@ class RegionOrder(WireMessage):
     buffers: Vector | None = None
     mean_update: Vector | None = None
     shared: dict[str, Any] = field(default_factory=dict)
+    control: Vector | None = None
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,8 @@ class RegionUpdate(WireMessage):
     """A region's part of a round: g~_r and its own weight, or the reason why it was skipped.
 
     `report` carries scalars about the exchange: who answered, who was left out and why, bytes,
-    seconds, and with DP on the accounting of the release.
+    seconds, and with DP on the accounting of the release. `control` is the mean change of its
+    clients' c_i (SCAFFOLD), (d,), over the `clients` of the report.
     """
 
     region: str
@@ -45,6 +48,7 @@ class RegionUpdate(WireMessage):
     update: Vector | None = None
     buffers: Vector | None = None
     report: dict[str, Any] = field(default_factory=dict)
+    control: Vector | None = None
 
 
 @dataclass(frozen=True)

@@ -119,7 +119,7 @@ class RegionTerms:
     @property
     def levels(self) -> tuple[str, ...]:
         """Levels that the noised scores cover."""
-        return ("global",) if self.config.method.strategy == "none" else ("global", "regional")
+        return ("global",) if self.config.method.regional == "none" else ("global", "regional")
 
     @property
     def rhos(self) -> tuple[float, ...]:

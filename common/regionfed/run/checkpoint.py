@@ -11,7 +11,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -81,6 +81,12 @@ class CheckpointStore:
         write_atomically(path, json.dumps(manifest, indent=2, allow_nan=False).encode() + b"\n")
         self._prune()
         return path
+
+    def drop(self, rounds: Iterable[int]) -> None:
+        """Remove the checkpoints of these rounds, as far as they are there."""
+        for round in rounds:
+            self._manifest(round).unlink(missing_ok=True)
+        self._prune()
 
     def rounds(self) -> list[int]:
         """Rounds with a manifest, ascending; whether the arrays are whole shows on loading."""

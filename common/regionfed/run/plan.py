@@ -7,6 +7,7 @@ from pydantic import Field
 from regionfed.config.federation import FederationConfig
 from regionfed.data.open import open_data
 from regionfed.method.rho import exchanges_needed
+from regionfed.method.rivals import RIVALS
 from regionfed.method.strategies import STRATEGIES, ClientWork, Needs, exchanges
 from regionfed.models.describe import describe
 from regionfed.run.scores import Record
@@ -75,6 +76,7 @@ def plan_run(config: FederationConfig) -> RunPlan:
     regions = {name: len(data.clients(name)) for name in data.regions}
     # With server SGD the coordinator derives the mean update; else it travels beside the model.
     region_down = 2 * message + (0 if config.server.optimizer == "sgd" else vector)
+    beside = _beside(config, vector)
     return RunPlan(
         run=config.run.name,
         rounds=config.run.rounds,
@@ -88,8 +90,8 @@ def plan_run(config: FederationConfig) -> RunPlan:
         frozen=model.frozen,
         message_bytes=message,
         layout=model.layout_digest,
-        region_down=region_down,
-        region_up=message,
+        region_down=region_down + beside,
+        region_up=message + beside,
         strategies=_strategies(config, vector=vector, buffers=4 * model.buffers),
         memory={
             process: round(
@@ -108,7 +110,7 @@ def _frozen(process: str, size: int) -> int:
 
 def _cadence(config: FederationConfig) -> str:
     every = config.method.personalise_every
-    if config.method.strategy == "none":
+    if config.method.regional == "none":
         return "never"
     if every == 0:
         return "after the last round"
@@ -125,10 +127,14 @@ def _strategies(config: FederationConfig, *, vector: int, buffers: int) -> tuple
     }.get(chosen, {chosen})
     # FedAvg: the model twice down (to train, to evaluate), the update once up.
     fedavg = 3 * (vector + buffers)
+    # A rival costs what FedAvg does, and SCAFFOLD one more vector each way while it trains.
+    costs = {name: (make().needs, 0) for name, make in STRATEGIES.items()}
+    if chosen in RIVALS:
+        costs[chosen] = (Needs(personalises=False), _beside(config, vector))
     found = []
-    for name, make in STRATEGIES.items():
-        needs = make().needs
+    for name, (needs, beside) in costs.items():
         down, up = _client_bytes(needs, vector=vector, buffers=buffers, search=search)
+        down, up = down + beside, up + beside
         found.append(
             StrategyCost(
                 strategy=name,
@@ -140,6 +146,11 @@ def _strategies(config: FederationConfig, *, vector: int, buffers: int) -> tuple
             )
         )
     return tuple(found)
+
+
+def _beside(config: FederationConfig, vector: int) -> int:
+    """Bytes of the control variate that SCAFFOLD sends beside the model, in either direction."""
+    return vector if config.method.strategy == "scaffold" else 0
 
 
 def _client_bytes(needs: Needs, *, vector: int, buffers: int, search: int) -> tuple[int, int]:

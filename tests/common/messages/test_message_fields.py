@@ -20,7 +20,8 @@ TABLE: dict[str, dict[str, str]] = {
     "TrainOrder": {
         **dict.fromkeys(("run", "region", "round", "digest", "layout", "attempt"), ALWAYS),
         **dict.fromkeys(("start", "step"), PUBLIC),
-        "buffers": PRIVATE_EMPTY,
+        # SCAFFOLD is refused in every private mode (regionfed.config.checks_rivals).
+        **dict.fromkeys(("buffers", "control", "control_round"), PRIVATE_EMPTY),
     },
     "EvaluateOrder": {
         **dict.fromkeys(("run", "region", "round", "digest", "layout", "attempt"), ALWAYS),
@@ -35,12 +36,12 @@ TABLE: dict[str, dict[str, str]] = {
     "RegionOrder": {
         **dict.fromkeys(("run", "round", "rounds", "digest", "layout", "final"), ALWAYS),
         **dict.fromkeys(("theta", "mean_update", "shared"), PUBLIC),
-        "buffers": PRIVATE_EMPTY,
+        **dict.fromkeys(("buffers", "control"), PRIVATE_EMPTY),
     },
     "ClientUpdate": {
         **dict.fromkeys(("client", "round"), ALWAYS),
         **dict.fromkeys(
-            ("examples", "steps", "loss", "update", "buffers", "labels"), PRIVATE_EMPTY
+            ("examples", "steps", "loss", "update", "buffers", "labels", "control"), PRIVATE_EMPTY
         ),
     },
     "ClientScores": {
@@ -57,7 +58,7 @@ TABLE: dict[str, dict[str, str]] = {
     "RegionUpdate": {
         **dict.fromkeys(("region", "round", "weight", "skipped", "report"), ALWAYS),
         "update": NOISED,
-        "buffers": PRIVATE_EMPTY,
+        **dict.fromkeys(("buffers", "control"), PRIVATE_EMPTY),
     },
     "RegionScores": {
         **dict.fromkeys(("region", "round", "skipped", "report"), ALWAYS),
