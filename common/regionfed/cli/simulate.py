@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -24,12 +25,18 @@ def simulate(
     overrides: Overrides = None,
     resume: Resume = False,
     as_json: Json = False,
+    workers: Annotated[
+        int,
+        typer.Option(
+            min=0, help="Processes for the clients' work; 0: as many as suit the run and machine."
+        ),
+    ] = 0,
 ) -> None:
-    """Run all tiers in this process, with the same apps as a deployment."""
+    """Run all tiers on this machine without a network, with the same apps as a deployment."""
     from regionfed.cli.execute import execute
 
     execute(
-        _engine,
+        partial(_engine, workers=workers),
         name="simulate",
         config_path=config,
         overrides=overrides,
@@ -39,7 +46,9 @@ def simulate(
     )
 
 
-def _engine(config: FederationConfig, folder: RunFolder, progress: ProgressSink) -> Result:
+def _engine(
+    config: FederationConfig, folder: RunFolder, progress: ProgressSink, *, workers: int
+) -> Result:
     from regionfed.engine import simulate as run_simulation
 
-    return run_simulation(config, folder, progress)
+    return run_simulation(config, folder, progress, workers=workers)

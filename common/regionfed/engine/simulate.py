@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
-from flwr.app import Context, Message, RecordDict
+from flwr.app import Message
 
 from regionfed.bridge.connect import desk_in_process
 from regionfed.bridge.desk import Desk
@@ -22,8 +22,9 @@ from regionfed.config.federation import FederationConfig
 from regionfed.config.server import ServerConfig
 from regionfed.data.open import open_data
 from regionfed.engine.enrol import enrol
+from regionfed.engine.workers import ClientWorkers, usable_workers
 from regionfed.flower import adapter
-from regionfed.flower.local import Fault, LocalGrid
+from regionfed.flower.local import Fault, LocalGrid, local_context
 from regionfed.privacy.desk_ledger import DeskLedger
 from regionfed.privacy.simulation import simulation
 from regionfed.run.folder import RunFolder
@@ -43,15 +44,17 @@ def simulate(
     progress: ProgressSink = ignore_progress,
     *,
     faults: Mapping[str, Mapping[str, Fault]] | None = None,
+    workers: int = 1,
 ) -> Result:
     """Run the whole federation here and return its result.
 
-    `faults` maps a region to faults of its clients by name, for drills. Raises what the run
+    `faults` maps a region to faults of its clients by name, for drills. With `workers` above 1
+    that many processes do the clients' work; 0 takes as many as suit the run. Raises what the run
     raises; `result.json` is written in either case.
     """
     from regionfed_server.server_app import run
 
-    with local_tiers(config, folder, faults=faults) as (uplinks, config):
+    with local_tiers(config, folder, faults=faults, workers=workers) as (uplinks, config):
         return run(uplinks, config, folder, progress, engine="simulate")
 
 
@@ -61,8 +64,9 @@ def local_tiers(
     folder: RunFolder,
     *,
     faults: Mapping[str, Mapping[str, Fault]] | None = None,
+    workers: int = 1,
 ) -> Iterator[tuple[LocalGrid, FederationConfig]]:
-    """Regions and clients at work in this process: the global grid, and the configuration they
+    """Regions and clients at work on this machine: the global grid, and the configuration they
     have (with a poll and, unless faults are played, deadlines that fit one process)."""
     from regionfed_client.runtime import release_runtimes
 
@@ -71,16 +75,23 @@ def local_tiers(
     )
     adapter.adopt_identity(run_id=1)
     data = open_data(config.data, config.run.seed)
+    everyone = sum(len(data.clients(name)) for name in data.regions)
     if not faults:
-        config = _patient(config, clients=sum(len(data.clients(name)) for name in data.regions))
+        config = _patient(config, clients=everyone)
+    count = workers or usable_workers(config, clients=everyone)
     with ExitStack() as stack:
         stack.enter_context(simulation())
         enrol(config, folder)
         stack.enter_context(_process_settings(config, folder))
         stack.callback(release_runtimes)
+        pool = ClientWorkers(config, folder, count=count) if count > 1 else None
+        if pool is not None:
+            stack.callback(pool.close)
         regions = {
             name: stack.enter_context(
-                _region(name, data.clients(name), config, folder, (faults or {}).get(name, {}))
+                _region(
+                    name, data.clients(name), folder, (faults or {}).get(name, {}), workers=pool
+                )
             )
             for name in data.regions
         }
@@ -135,31 +146,37 @@ class _Uplink:
     def __call__(self, message: Message) -> Message:
         from regionfed_coordinator.client_app import app
 
-        return app(message, _context({"region": self._region}, {}))
+        return app(message, local_context({"region": self._region}, {}))
 
 
 @contextmanager
 def _region(
     name: str,
     clients: tuple[str, ...],
-    config: FederationConfig,
     folder: RunFolder,
     faults: Mapping[str, Fault],
+    *,
+    workers: ClientWorkers | None,
 ) -> Iterator[_Uplink]:
     """One region at work: its desk, its clients' grid, and its ServerApp in a thread."""
     from regionfed_coordinator.server_app import app
 
     store = JobStore(folder.region(name))
     desk = Desk(store, region=name, ledger=DeskLedger(folder.region(name), name))
-    nodes = {index + 1: _client_node(name, client) for index, client in enumerate(clients)}
+    node = _client_node if workers is None else workers.node
     grid = LocalGrid(
-        nodes, names={index + 1: f"{name}/{client}" for index, client in enumerate(clients)}
+        {index + 1: node(name, client) for index, client in enumerate(clients)},
+        names={index + 1: f"{name}/{client}" for index, client in enumerate(clients)},
+        workers=1 if workers is None else workers.count,
     )
     for index, client in enumerate(clients):
         if client in faults:
             grid.inject(index + 1, faults[client])
     worker = threading.Thread(
-        target=app, args=(grid, _context({}, {"region": name})), name=f"region-{name}", daemon=True
+        target=app,
+        args=(grid, local_context({}, {"region": name})),
+        name=f"region-{name}",
+        daemon=True,
     )
     with desk_in_process(desk):
         worker.start()
@@ -180,12 +197,6 @@ def _client_node(region: str, client: str) -> Callable[[Message], Message]:
     from regionfed_client.client_app import app
 
     def handle(message: Message) -> Message:
-        return app(message, _context({"region": region, "client": client}, {}))
+        return app(message, local_context({"region": region, "client": client}, {}))
 
     return handle
-
-
-def _context(node: Mapping[str, str], run: Mapping[str, str]) -> Context:
-    return Context(
-        run_id=1, node_id=1, node_config=dict(node), state=RecordDict(), run_config=dict(run)
-    )

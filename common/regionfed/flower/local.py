@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from flwr.app import Error, Message, RecordDict
+from flwr.app import Context, Error, Message, RecordDict
 from flwr.serverapp import Grid
 
 from regionfed.errors import StateError
@@ -213,6 +213,13 @@ class LocalGrid(Grid):
 
     def _fail(self, message: Message, reason: str) -> None:
         self._answer(message, Message(Error(CLIENT_APP_CRASHED, reason), reply_to=message))
+
+
+def local_context(node: Mapping[str, str], run: Mapping[str, str]) -> Context:
+    """What Flower tells an app of its node and its run, for an app that is called directly."""
+    return Context(
+        run_id=1, node_id=1, node_config=dict(node), state=RecordDict(), run_config=dict(run)
+    )
 
 
 def _own_copy(message: Message) -> Message:
