@@ -13,6 +13,7 @@ from regionfed.errors import ConfigError, IdentityError, ModelError, PrivacyErro
 from regionfed.flower.names import identify
 from regionfed.messages import EvaluateOrder, Refusal, SecureOrder, TrainOrder, WireMessage
 from regionfed.messages.summed import SECURE
+from regionfed.privacy.example_level import ExampleLevelRefused
 from regionfed.privacy.terms import Channel
 from regionfed_client.evaluate import evaluate_client
 from regionfed_client.runtime import ClientRuntime, client_runtime
@@ -22,8 +23,8 @@ from regionfed_client.train import train_client
 
 logger = logging.getLogger(__name__)
 
-_WITHOUT_DATA = (ConfigError, IdentityError, PrivacyError)
-"""Errors about settings, keys and rules; their words come from no row."""
+_WITHOUT_DATA = (ConfigError, IdentityError, PrivacyError, ExampleLevelRefused)
+"""Errors about settings, keys, rules and layers; their words come from no row."""
 
 app = ClientApp()
 
@@ -76,7 +77,8 @@ def answer(
     message: Message, context: Context, work: Callable[[ClientRuntime], WireMessage]
 ) -> Message:
     """The work's answer, or a refusal that says why there is none."""
-    private = current_config().privacy.mode != "off"
+    section = current_config().privacy
+    private = section.mode != "off" or section.example_level
     try:
         with client_runtime(current_config(), dict(context.node_config)) as runtime:
             reply: WireMessage = work(runtime)

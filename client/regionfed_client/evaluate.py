@@ -103,7 +103,11 @@ def _scores(runtime: ClientRuntime, order: EvaluateOrder) -> ClientScores:
         bench.flat.write(order.base if level == "global" else regional)
         scored[level] = _counts(runtime)
     if order.user:
-        scored["user"] = serve_user(runtime, order, regional)
+        of_user = serve_user(runtime, order, regional)
+        # theta_u comes from training rows without the noise of DP-SGD: where that is promised,
+        # not even its scores leave.
+        if not runtime.config.privacy.example_level:
+            scored["user"] = of_user
     elif order.levels and runtime.config.client.keep_model:
         keep_served(runtime, order, regional if "regional" in order.levels else order.base)
     work = _work(runtime, order) if order.work else None
@@ -113,7 +117,7 @@ def _scores(runtime: ClientRuntime, order: EvaluateOrder) -> ClientScores:
         counts=scored,
         losses=losses,
         loss_rows=loss_rows,
-        examples=len(runtime.encoded("train")),
+        examples=0 if runtime.config.privacy.example_level else len(runtime.encoded("train")),
         work=work,
     )
 

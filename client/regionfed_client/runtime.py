@@ -34,6 +34,7 @@ class Workbench:
     layout: str
     initial: Vector | None = None
     """The model as it is made, (d,), where a method begins from it (Ditto)."""
+    per_example_checked: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod

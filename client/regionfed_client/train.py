@@ -7,6 +7,7 @@ from regionfed.privacy.terms import Channel
 from regionfed.tasks.spec import TaskKind
 from regionfed.training.local import LocalResult, local_train
 from regionfed.training.seeds import derive_seed
+from regionfed_client.example_level import example_level_train
 from regionfed_client.personal import train_personal
 from regionfed_client.rivals import moved_control, step_hooks
 from regionfed_client.runtime import ClientRuntime
@@ -21,6 +22,17 @@ def train_client(runtime: ClientRuntime, order: TrainOrder) -> ClientUpdate | Su
     terms = region_terms(runtime)
     if not terms.sums_only:
         result = _trained(runtime, order)
+        if runtime.config.privacy.example_level:
+            # The update alone carries noise: sizes, losses and labels stay here.
+            return ClientUpdate(
+                client=runtime.client,
+                round=order.round,
+                examples=0,
+                steps=0,
+                loss=0.0,
+                update=result.update,
+                buffers=order.buffers,
+            )
         return ClientUpdate(
             client=runtime.client,
             round=order.round,
@@ -51,6 +63,8 @@ def train_client(runtime: ClientRuntime, order: TrainOrder) -> ClientUpdate | Su
 
 def _trained(runtime: ClientRuntime, order: TrainOrder) -> LocalResult:
     bench, config = runtime.bench, runtime.config
+    if config.privacy.example_level:
+        return example_level_train(runtime, order)
     if config.method.strategy == "ditto":
         train_personal(runtime, order)
     return local_train(

@@ -18,6 +18,7 @@ from regionfed.messages import (
 )
 from regionfed.method.conflict import variance_from_halves
 from regionfed.method.exact import ExactMean
+from regionfed.privacy.example_ledger import SPENT
 from regionfed.privacy.modes import Mode
 from regionfed.privacy.terms import Channel, RegionTerms
 from regionfed.secagg.encoding import decode
@@ -38,6 +39,8 @@ class _Sums:
     size: int
     buffer_size: int
     by_examples: bool
+    told: bool = True
+    """Whether clients tell how many rows they have."""
     control: ExactMean | None = None
     """Changes of the clients' control variates (SCAFFOLD), all of weight 1."""
     total: ExactMean = field(init=False)
@@ -57,7 +60,7 @@ class _Sums:
     def add(self, answer: ClientUpdate, *, in_first_half: bool) -> None:
         """Add one client's answer; raises UpdateError and adds nothing if it is unusable."""
         update = finite_vector("update", answer.update, self.size)
-        if answer.examples < 1:
+        if answer.examples < 1 and self.told:
             raise UpdateError("the client trained on no example")
         if self.buffers is not None:
             finite_vector("buffers", answer.buffers, self.buffer_size)
@@ -106,8 +109,17 @@ def train_region(
         skipped = _skipped(region, order, traffic, f"{BUDGET}: {error}")
         return skipped, state
     except (QuorumError, PrivacyError) as error:
+        if _spent(region, order, terms, traffic):
+            return _skipped(region, order, traffic, f"{BUDGET}: {error}"), state
         skipped = _skipped(region, order, traffic, str(error))
         return skipped, replace(state, round=order.round, theta=order.theta, update=None)
+
+
+def _spent(region: Region, order: RegionOrder, terms: RegionTerms, traffic: Traffic) -> bool:
+    """Whether too few clients can answer at all, because the others' own budgets are spent."""
+    spent = sum(SPENT in reason for reason in traffic.left_out.values())
+    needed = max(region.config.coordinator.quorum, terms.min_survivors if terms.masked else 1)
+    return spent > 0 and len(region.cohort(order)) - spent < needed
 
 
 def _skipped(region: Region, order: RegionOrder, traffic: Traffic, reason: str) -> RegionUpdate:
@@ -179,6 +191,7 @@ def _mean(
         size=order.theta.size,
         buffer_size=0 if order.buffers is None else order.buffers.size,
         by_examples=region.config.coordinator.client_weights == "examples",
+        told=not region.config.privacy.example_level,
         control=None if order.control is None else ExactMean(order.theta.size),
     )
     cohort = region.cohort(order)
@@ -213,13 +226,16 @@ def _mean(
         release = release_mean(region, order, terms, update, tuple(answers.answered))
         update = release.vector
         report |= {"privacy": [release.charge], "noise_std": release.noise_std}
-    else:
+    elif sums.told:
         known = {"examples": sums.examples, "labels": sums.labels}
         report |= {
             **known,
             "loss": float(np.mean([sums.loss[name] for name in sorted(sums.loss)])),
             "variance": _variance(sums),
         }
+    else:
+        # With DP-SGD on the clients only their updates leave them.
+        report["variance"] = _variance(sums)
     by_examples = region.config.server.region_weights == "examples"
     answer = RegionUpdate(
         region=region.name,

@@ -106,6 +106,7 @@ def run(
         status="failed" if failure is not None else "stopped" if whole.stopped else "ok",
         reason=whole.stopped if failure is None else str(failure),
         notes=whole.notes,
+        devices=None if engine == "deployed" else config.client.state or folder.clients,
         started=started,
         seconds=time.monotonic() - clock,
     )
@@ -152,6 +153,11 @@ def _open(
     model = build_model(
         config.model, tasks=data.tasks, vocabulary=data.vocabulary, seed=config.run.seed
     )
+    if config.privacy.example_level:
+        # Imported here: it needs Opacus, which only this promise does.
+        from regionfed.privacy.example_probe import require_trainable
+
+        require_trainable(model, config.model, tasks=data.tasks, vocabulary=data.vocabulary)
     flat = FlatModel(model.module)
     theta, buffers = flat.read(), flat.read_buffers()
     if config.privacy.audit_metrics == "simulated" and engine != "simulate":

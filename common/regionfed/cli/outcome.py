@@ -43,6 +43,8 @@ def print_outcome(result: Result, console: Console, *, folder: Path, report: Pat
         markup=False,
     )
     console.print(result.privacy.statement, style="dim", markup=False)
+    if result.privacy.example_level is not None:
+        console.print(result.privacy.example_level.statement, style="dim", markup=False)
     console.print(f"result {folder / 'result.json'}", markup=False, soft_wrap=True)
     if report is not None:
         console.print(f"report {report}", markup=False, soft_wrap=True)

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import math
 import sys
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from regionfed.cli.ledger import ledger
+from regionfed.cli.options import Json
+from regionfed.cli.shown import show
 from regionfed.cli.sign import sign
-from regionfed.errors import ConfigError, PrivacyError, RegionFedError, StateError
+from regionfed.errors import PrivacyError, RegionFedError
 from regionfed.privacy import accountant, budget, gdp, paper
-from regionfed.privacy.accountant import Cost
 from regionfed.privacy.audit import AuditReport
 from regionfed.privacy.audit import audit as run_audit
 from regionfed.privacy.conflict_gate import conflict_gate
-from regionfed.privacy.ledger_sqlite import LEDGER_SUFFIX, SqliteLedger
 from regionfed.privacy.matrix_factorisation import CorrelatedNoise
 from regionfed.privacy.modes import Mode, parse_mode
 from regionfed.privacy.planning import BANDS
 from regionfed.privacy.planning import plan as make_plan
 from regionfed.privacy.release_pipeline import release_pipeline
-from regionfed.privacy.system import system_epsilon
 
 app = typer.Typer(
     name="privacy",
@@ -32,8 +29,8 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 app.command()(sign)
+app.command()(ledger)
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Delta = Annotated[float, typer.Option(help="delta of (epsilon, delta)-DP.")]
 Rounds = Annotated[int, typer.Option(help="Rounds of the run.")]
 Rate = Annotated[
@@ -47,21 +44,6 @@ Participations = Annotated[
 
 class AuditFailed(PrivacyError):
     """The audit found that the release is less private than is accounted."""
-
-
-def _show(values: dict[str, Any], lines: list[str], as_json: bool) -> None:
-    typer.echo(json.dumps(_plain(values), indent=2) if as_json else "\n".join(lines))
-
-
-def _plain(value: Any) -> Any:
-    """JSON has no infinity; say it in a word."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return "infinite"
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value
 
 
 def _assumption(sample_rate: float, participations: int | None) -> str:
@@ -121,7 +103,7 @@ def epsilon(
         f"  RDP  {figures['rdp']:.4f}",
         f"  for comparison {printed:.4f}: {paper.PAPER_LABEL}",
     ]
-    _show(values, lines, as_json)
+    show(values, lines, as_json)
 
 
 @app.command()
@@ -153,7 +135,7 @@ def noise(
         "mu": round(gdp.epsilon_to_mu(epsilon, delta), 5),
     }
     lines = [f"noise multiplier {multiplier:.4f} for epsilon {epsilon:g} ({assumption})"]
-    _show(values, lines, as_json)
+    show(values, lines, as_json)
 
 
 @app.command()
@@ -205,103 +187,7 @@ def plan(
         f"  {'useful' if item.helps else 'not enough alone'}: {item.change} (R_T {item.ratio:.3g})"
         for item in result.proposals
     ]
-    _show(dataclasses.asdict(result) | {"conflict": dataclasses.asdict(gate)}, lines, as_json)
-
-
-@app.command()
-def ledger(
-    paths: Annotated[list[Path], typer.Argument(help="Ledger files, or folders of a run.")],
-    head: Annotated[
-        str | None, typer.Option(help="The head a report recorded; must be in the chain.")
-    ] = None,
-    moved: Annotated[
-        list[str] | None,
-        typer.Option(help="Regions, comma-separated, that one client was in; their costs add."),
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Verify the hash chains of a run's ledgers and account what they hold."""
-    files = _ledger_files(paths)
-    if head is not None and len(files) != 1:
-        raise ConfigError(f"--head belongs to one ledger, but {len(files)} were given")
-    regions: dict[str, Any] = {}
-    costs: dict[str, Cost] = {}
-    delta = 0.0
-    for path in files:
-        account = SqliteLedger.existing(path)
-        try:
-            region = account.terms.region
-            if region in costs:
-                raise ConfigError(f"two ledgers are of region {region}; give each region once")
-            regions[region] = _account(account, head)
-            costs[region] = account.total_cost()
-            delta = max(delta, account.terms.delta)
-        finally:
-            account.close()
-    system = system_epsilon(
-        costs, delta=delta, moved=[tuple(group.split(",")) for group in moved or ()]
-    )
-    lines = []
-    for region, values in regions.items():
-        lines += _ledger_lines(region, values)
-    lines.append(
-        f"system: epsilon {system.epsilon:.4f} at delta {delta:g} ({' + '.join(system.regions)})"
-    )
-    values = {"regions": regions, "system": dataclasses.asdict(system) | {"delta": delta}}
-    _show(values, lines, as_json)
-
-
-def _ledger_files(paths: list[Path]) -> list[Path]:
-    files: list[Path] = []
-    for path in paths:
-        found = sorted(path.rglob(f"*{LEDGER_SUFFIX}")) if path.is_dir() else [path]
-        if not found:
-            raise StateError(f"no ledger (*{LEDGER_SUFFIX}) under {path}; was the run private?")
-        files += found
-    return files
-
-
-def _account(account: SqliteLedger, head: str | None) -> dict[str, Any]:
-    chain = account.verify(expected_head=head)
-    terms = account.terms
-    spent = account.spent()
-    charges, releases = account.counts()
-    by_release = {
-        kind: {"epsilon_alone": cost.epsilon(terms.delta), "mu_squared": cost.mu_squared}
-        for kind, cost in account.cost_by_release().items()
-    }
-    return {
-        "ledger": account.name,
-        "chain": "intact",
-        "head": chain,
-        "budget": terms.epsilon,
-        "left": max(0.0, terms.epsilon - spent.eps_coordinator),
-        "max_participations": terms.max_participations,
-        "charges": charges,
-        "releases": releases,
-        "by_release": by_release,
-        "example_level": accountant.example_level_epsilon(account.events(), delta=terms.delta),
-        **dataclasses.asdict(spent),
-    }
-
-
-def _ledger_lines(region: str, values: dict[str, Any]) -> list[str]:
-    lines = [
-        f"region {region}: {values['ledger']}, hash chain intact, head {values['head'][:16]}",
-        f"  {values['charges']} charges, {values['releases']} releases marked",
-        f"  epsilon {values['eps_coordinator']:.4f} of {values['budget']:g} spent per "
-        f"{values['unit']} (delta {values['delta']:g}), {values['left']:.4f} left",
-        f"  PLD {values['eps_pld']:.4f}, RDP {values['eps_rdp']:.4f}; outside the region "
-        f"{values['eps_external']:.4f} ({values['external_reason']})",
-    ]
-    lines += [
-        f"    {kind:<20} alone epsilon {item['epsilon_alone']:.4f}"
-        for kind, item in values["by_release"].items()
-    ]
-    if values["example_level"]:
-        worst = max(values["example_level"].values())
-        lines.append(f"  one example of a client, its own unit: epsilon {worst:.4f} at most")
-    return lines
+    show(dataclasses.asdict(result) | {"conflict": dataclasses.asdict(gate)}, lines, as_json)
 
 
 @app.command()
@@ -344,7 +230,7 @@ def audit(
         delta=delta,
         correlated_noise=chosen is Mode.CLIENT_MF,
     )
-    _show(
+    show(
         dataclasses.asdict(report) | {"mode": str(chosen), "passed": report.passed},
         _audit_lines(report),
         as_json,

@@ -16,6 +16,8 @@ def privacy_problems(config: FederationConfig, *, asked: int | None) -> Iterator
     yield from _weights(config)
     yield from _not_built(config)
     yield from _strategy(config)
+    if config.privacy.example_level:
+        yield from _example_level(config)
     secure = config.privacy.secure_aggregation
     if secure.enabled and asked is not None and asked < secure.min_cohort:
         yield Problem(
@@ -107,13 +109,6 @@ def _not_built(config: FederationConfig) -> Iterator[Problem]:
             "terms that clients agree to for a whole run; set it to false and choose "
             "clipping_norm, near the median norm of the updates",
         )
-    if section.example_level:
-        yield Problem(
-            "privacy.example_level",
-            "privacy.example_level = true is not available in federated rounds: DP-SGD is there "
-            "as a library only (regionfed.privacy.example_level); set it to false, and mode = "
-            "'client' protects a client's whole data",
-        )
 
 
 def _strategy(config: FederationConfig) -> Iterator[Problem]:
@@ -145,3 +140,48 @@ def _strategy(config: FederationConfig) -> Iterator[Problem]:
             f"data again and again; in privacy.mode = '{section.mode}' a part is found after the "
             "last round only: set 0",
         )
+
+
+def _example_level(config: FederationConfig) -> Iterator[Problem]:
+    """What would use training rows outside of DP-SGD, or what DP-SGD replaces."""
+    strategy, training = config.method.strategy, config.training
+    if config.privacy.mode == "paper":
+        yield Problem(
+            "privacy.example_level",
+            "privacy.example_level = true does not go with mode = 'paper', which reproduces the "
+            "published mechanism; set mode = 'client' or 'off', or example_level = false",
+        )
+    if strategy not in ("none", "residual", "grad"):
+        yield Problem(
+            "method.strategy",
+            f"method.strategy = '{strategy}' looks, or may look, at the training rows "
+            "without the noise of DP-SGD (privacy.example_level = true); set strategy = "
+            "'residual', 'grad' or 'none', or example_level = false",
+        )
+    if config.privacy.mode == "off":
+        for key, value in (
+            ("coordinator.client_weights", config.coordinator.client_weights),
+            ("server.region_weights", config.server.region_weights),
+        ):
+            if value != "equal":
+                yield Problem(
+                    key,
+                    f"{key} = '{value}' needs the clients' numbers of rows, which do not leave "
+                    "them with privacy.example_level = true; set it to 'equal'",
+                )
+    for key, wrong, fix in (
+        ("training.precision", training.precision != "fp32", "set it to 'fp32'"),
+        ("training.accumulation", training.accumulation > 1, "set it to 1 and raise batch_size"),
+        (
+            "training.clip_gradient",
+            training.clip_gradient is not None,
+            "remove it; privacy.example.clipping_norm bounds each row's gradient",
+        ),
+    ):
+        if wrong:
+            value = getattr(training, key.rpartition(".")[2])
+            yield Problem(
+                key,
+                f"{key} = {value!r} does not go with the DP-SGD of privacy.example_level = true; "
+                f"{fix}",
+            )

@@ -55,7 +55,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Spent:
-    """What a region's events cost one unit at `delta`.
+    """What a ledger's events cost one unit at `delta`.
 
     `eps_coordinator` holds against the coordinator, which sees who took part; it is the one that
     budgets are checked against. `eps_pld` and `eps_rdp` are the same composition by
@@ -166,6 +166,8 @@ def spend(
 
     Raises PrivacyError for an unknown event, a bad delta, or when the `privacy` extra is missing.
     """
+    if unit is Unit.EXAMPLE:
+        return _spend_examples(events, delta=gdp.check_delta(delta))
     total = cost(events, unit=unit, max_participations=max_participations)
     binding = total.epsilon(gdp.check_delta(delta))
     steps = unamplified_steps(events, unit=unit, max_participations=max_participations)
@@ -185,14 +187,48 @@ def spend(
     )
 
 
-def example_level_epsilon(events: Iterable[Event], *, delta: float) -> dict[str, float]:
-    """Per client, the epsilon of ONE EXAMPLE under its DP-SGD; never added to client-level."""
-    steps: dict[str, list[Step]] = defaultdict(list)
+def example_level_steps(events: Iterable[Event]) -> dict[str, list[Step]]:
+    """Per client, the Poisson-sampled Gaussian steps of its DP-SGD; other units are left out."""
+    steps: dict[str, dict[tuple[float, float], int]] = defaultdict(lambda: defaultdict(int))
     for event in events:
         require_known(event)
         if isinstance(event, ExampleLevelTraining):
-            steps[event.client].append((event.noise_multiplier, event.sample_rate, event.steps))
+            steps[event.client][event.noise_multiplier, event.sample_rate] += event.steps
+    return {
+        client: [(sigma, rate, count) for (sigma, rate), count in taken.items()]
+        for client, taken in steps.items()
+    }
+
+
+def example_level_epsilon(events: Iterable[Event], *, delta: float) -> dict[str, float]:
+    """Per client, the epsilon of ONE EXAMPLE under its DP-SGD; never added to client-level."""
+    steps = example_level_steps(events)
     return {client: pld_epsilon(taken, delta=delta) for client, taken in steps.items()}
+
+
+def fits_by_rdp(events: Iterable[Event], *, epsilon: float, delta: float) -> bool:
+    """Whether Renyi DP shows that no example costs more than `epsilon`.
+
+    Looser than PLD and far cheaper: what it accepts needs no second look.
+    """
+    steps = example_level_steps(events).values()
+    return all(rdp_epsilon(taken, delta=delta) <= epsilon for taken in steps)
+
+
+def _spend_examples(events: Sequence[Event], *, delta: float) -> Spent:
+    """One example of the most exposed client; which rows a step drew stays on the device."""
+    steps = example_level_steps(events).values()
+    pld = max((pld_epsilon(taken, delta=delta) for taken in steps), default=0.0)
+    return Spent(
+        unit=Unit.EXAMPLE,
+        delta=delta,
+        mu=gdp.epsilon_to_mu(pld, delta) if pld > 0.0 else 0.0,
+        eps_coordinator=pld,
+        eps_pld=pld,
+        eps_rdp=max((rdp_epsilon(taken, delta=delta) for taken in steps), default=0.0),
+        eps_external=pld,
+        external_reason="amplified for everybody: batches are drawn in secret on the device",
+    )
 
 
 def _plain_steps(sigma: float, rate: float, rounds: int, participations: int | None) -> list[Step]:

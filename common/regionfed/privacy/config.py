@@ -61,6 +61,24 @@ class BudgetConfig(Section):
         return self
 
 
+class ExampleConfig(Section):
+    """DP-SGD on the device (`example_level = true`); the unit is one training row of a client."""
+
+    noise_multiplier: float = Field(
+        default=1.0, gt=0, description="Noise of an optimizer step, over `clipping_norm`."
+    )
+    clipping_norm: float = Field(
+        default=1.0, gt=0, description="Largest L2 norm of one row's gradient in a step."
+    )
+    epsilon: float = Field(
+        default=8.0,
+        gt=0,
+        description="Budget of one row of a client, kept by the client itself; a client that has "
+        "spent it trains no more.",
+    )
+    delta: float = Field(default=1e-5, gt=0, lt=1, description="Delta of that epsilon.")
+
+
 class PrivacyConfig(Section):
     """Mode, clipping norm, noise and budget."""
 
@@ -82,7 +100,8 @@ class PrivacyConfig(Section):
         default=False, description="Move C towards a quantile of the updates' norms."
     )
     example_level: bool = Field(
-        default=False, description="Also train clients with DP-SGD (Opacus)."
+        default=False,
+        description="Clients train by DP-SGD (Opacus), beside any mode but `paper`.",
     )
     bands: int = Field(
         default=10, ge=2, description="`client-mf`: rounds over which the noise is correlated."
@@ -101,5 +120,6 @@ class PrivacyConfig(Section):
         description="`simulated`: measure scores without noise, outside the promise; works in "
         "`simulate` only, for research.",
     )
+    example: ExampleConfig = ExampleConfig()
     budget: BudgetConfig = BudgetConfig()
     secure_aggregation: SecureAggregationConfig = SecureAggregationConfig()

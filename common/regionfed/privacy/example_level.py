@@ -8,7 +8,10 @@ what to use instead.
 from __future__ import annotations
 
 import secrets
+import warnings
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +20,10 @@ from torch import nn
 
 from regionfed.errors import ModelError, PrivacyError
 from regionfed.privacy.events import ExampleLevelTraining
+
+
+class ExampleLevelRefused(ModelError):
+    """The model has layers that DP-SGD cannot train; its words name layers, never data."""
 
 
 @dataclass(frozen=True)
@@ -33,13 +40,20 @@ class LayerRefusal:
 
 @dataclass(frozen=True)
 class PrivateTraining:
-    """What `make_private` returns: train with these three as with the originals."""
+    """What `make_private` returns: train with these three as with the originals, then `close`."""
 
-    module: nn.Module
+    module: Any
     optimizer: torch.optim.Optimizer
     loader: Any
     noise_multiplier: float
     sample_rate: float
+
+    def close(self) -> None:
+        """Take the hooks and per-example gradients off the module again."""
+        module = self.module.to_standard_module()
+        for parameter in module.parameters():
+            if hasattr(parameter, "summed_grad"):
+                del parameter.summed_grad
 
     def event(
         self, *, client: str, round: int, steps: int, attempt: int = 0
@@ -78,7 +92,9 @@ def _opacus() -> Any:
 
 
 def refusals(module: nn.Module) -> list[LayerRefusal]:
-    """Every trainable layer that DP-SGD cannot train, by name; empty when there is none.
+    """Every layer that DP-SGD cannot train, by name; empty when there is none.
+
+    The module must stand in training mode, as it will be trained.
 
     Opacus' validator decides about layer types; tied parameters and trainable layers with buffers
     are found here, because per-example gradients of a tied parameter would be counted apart.
@@ -91,7 +107,16 @@ def refusals(module: nn.Module) -> list[LayerRefusal]:
         inside = any(p.requires_grad for p in layer.parameters())
         errors = validators[type(layer)](layer) if type(layer) in validators and inside else []
         where = f"{name or 'the model'} ({type(layer).__name__})"
-        if errors:
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm) and layer.training and not inside:
+            found.append(
+                LayerRefusal(
+                    where,
+                    "it does not train, but normalises by the statistics of the batch, so that "
+                    "examples influence each other",
+                    "keep it in evaluation mode, or use nn.GroupNorm",
+                )
+            )
+        elif errors:
             reason = str(errors[0]).split(". ")[0].strip().rstrip(".")
             found.append(LayerRefusal(where, reason, _fix(layer)))
         elif own and any(True for _ in layer.buffers(recurse=False)):
@@ -106,14 +131,28 @@ def refusals(module: nn.Module) -> list[LayerRefusal]:
 
 
 def require_supported(module: nn.Module) -> None:
-    """Raise ModelError that lists every refused layer with its fix."""
-    problems = refusals(module)
+    """Raise ExampleLevelRefused that lists every refused layer with its fix."""
+    refuse(refusals(module))
+
+
+def refuse(problems: list[LayerRefusal]) -> None:
+    """Raise ExampleLevelRefused for any problems."""
     if problems:
         lines = "".join(f"\n  - {problem}" for problem in problems)
-        raise ModelError(
+        raise ExampleLevelRefused(
             f"example-level privacy cannot train this model ({len(problems)} refusals):{lines}\n"
             "Fix them, or set privacy.example_level = false; client-level privacy takes any model"
         )
+
+
+@contextmanager
+def hooked(module: nn.Module) -> Iterator[None]:
+    """Opacus' hooks on a module: backward passes fill each parameter's `grad_sample`."""
+    hooks = _opacus().GradSampleModule(module)
+    try:
+        yield
+    finally:
+        hooks.to_standard_module()
 
 
 def make_private(
@@ -130,7 +169,10 @@ def make_private(
     global one, which experiments seed with public numbers. It is not a cryptographic generator:
     Opacus' own secure mode needs a package that no longer builds for current PyTorch.
 
-    Raises ModelError when a layer is refused, PrivacyError for bad numbers or a missing extra.
+    The batches of a pass are Poisson samples at a rate of 1/len(loader).
+
+    Raises ExampleLevelRefused when a layer is refused, PrivacyError for bad numbers or a missing
+    extra.
     """
     opacus = _opacus()
     if noise_multiplier <= 0.0 or max_grad_norm <= 0.0:
@@ -140,25 +182,34 @@ def make_private(
         )
     module.train()
     require_supported(module)
-    generator = torch.Generator()
-    generator.manual_seed(secrets.randbits(63))
     loader = torch.utils.data.DataLoader(
         loader.dataset,
         batch_size=loader.batch_size,
         collate_fn=loader.collate_fn,
-        generator=generator,
+        generator=_generator(torch.device("cpu")),
     )
     rate = 1.0 / len(loader)
-    private, private_optimizer, private_loader = opacus.PrivacyEngine().make_private(
+    with warnings.catch_warnings():
+        # It warns that its secure mode is off, which the documentation says with the reason.
+        warnings.simplefilter("ignore")
+        engine = opacus.PrivacyEngine()
+    private, private_optimizer, private_loader = engine.make_private(
         module=module,
         optimizer=optimizer,
         data_loader=loader,
         noise_multiplier=noise_multiplier,
         max_grad_norm=max_grad_norm,
         poisson_sampling=True,
-        noise_generator=generator,
+        noise_generator=_generator(next(module.parameters()).device),
     )
     return PrivateTraining(private, private_optimizer, private_loader, noise_multiplier, rate)
+
+
+def _generator(device: torch.device) -> torch.Generator:
+    """A generator on `device`, seeded by the operating system."""
+    generator = torch.Generator(device=device)
+    generator.manual_seed(secrets.randbits(63))
+    return generator
 
 
 def _fix(layer: nn.Module) -> str:

@@ -20,7 +20,14 @@ from collections.abc import Collection
 from contextlib import AbstractContextManager
 
 from regionfed.errors import BudgetExhausted, PrivacyError, StateError
-from regionfed.privacy.accountant import Cost, Spent, cost, spend
+from regionfed.privacy.accountant import (
+    Cost,
+    Spent,
+    cost,
+    example_level_epsilon,
+    fits_by_rdp,
+    spend,
+)
 from regionfed.privacy.events import Event, Noise, NoisedRelease, TrainingUpdate, Unit, from_dict
 from regionfed.privacy.ledger_records import (
     GENESIS,
@@ -92,6 +99,7 @@ class Ledger(ABC):
         """
         with self._exclusive():
             self._catch_up()
+            self._check_unit(event)
             self._check_correlated(event)
             self._check_participants(event, participants)
             self._check_budget(event)
@@ -117,7 +125,12 @@ class Ledger(ABC):
     def can_afford(self, *events: Event) -> bool:
         """Whether all of `events` could still be charged one after the other."""
         self.refresh()
-        return self._fits(self._cost([*self._events, *events]))
+        return self._fits([*self._events, *events])
+
+    def require_affordable(self, *events: Event) -> None:
+        """Raise BudgetExhausted unless all of `events` could be charged; nothing is charged."""
+        self.refresh()
+        self._check_budget(*events)
 
     def events(self) -> list[Event]:
         """Every event charged so far, released or not."""
@@ -215,17 +228,36 @@ class Ledger(ABC):
     def _cost(self, events: list[Event]) -> Cost:
         return cost(events, unit=self.terms.unit, max_participations=self.terms.max_participations)
 
-    def _fits(self, total: Cost) -> bool:
-        return total.epsilon(self.terms.delta) <= self.terms.epsilon * (1.0 + _TOLERANCE)
+    def _epsilon(self, events: list[Event]) -> float:
+        """What binds: of clients and regions without amplification, of examples with it."""
+        delta = self.terms.delta
+        if self.terms.unit is Unit.EXAMPLE:
+            return max(example_level_epsilon(events, delta=delta).values(), default=0.0)
+        return self._cost(events).epsilon(delta)
 
-    def _check_budget(self, event: Event) -> None:
-        before, after = self._cost(self._events), self._cost([*self._events, event])
+    def _fits(self, events: list[Event]) -> bool:
+        allowed, delta = self.terms.epsilon * (1.0 + _TOLERANCE), self.terms.delta
+        if self.terms.unit is Unit.EXAMPLE and fits_by_rdp(events, epsilon=allowed, delta=delta):
+            return True
+        return self._epsilon(events) <= allowed
+
+    def _check_unit(self, event: Event) -> None:
+        if self.terms.unit is Unit.EXAMPLE and event.unit is not Unit.EXAMPLE:
+            raise PrivacyError(
+                f"{self.name} is a client's ledger of its examples; a {event.kind} protects a "
+                f"{event.unit} and belongs into the region's ledger"
+            )
+
+    def _check_budget(self, *events: Event) -> None:
+        after = [*self._events, *events]
         if not self._fits(after):
-            delta = self.terms.delta
+            owner = "client" if self.terms.unit is Unit.EXAMPLE else "region"
+            kinds = ", ".join(event.kind for event in events)
             raise BudgetExhausted(
-                f"region {self.terms.region}: {event.kind} of round {event.round} would raise "
-                f"epsilon from {before.epsilon(delta):.4f} to {after.epsilon(delta):.4f}, above the "
-                f"budget {self.terms.epsilon:g} (delta {delta:g}); nothing was released. "
+                f"{owner} {self.terms.region}: {kinds} of round {events[0].round} would raise "
+                f"epsilon from {self._epsilon(self._events):.4f} to {self._epsilon(after):.4f}, "
+                f"above the budget {self.terms.epsilon:g} (delta {self.terms.delta:g}); nothing was "
+                f"released. "
                 f"Ledger: {self.name}. The model of the last round stands"
             )
 

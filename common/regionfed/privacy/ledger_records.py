@@ -23,6 +23,8 @@ class LedgerTerms:
 
     `epsilon` may be infinite only where nothing is to be stopped (mode paper or off). A client
     takes part in at most `max_participations` rounds (None: unlimited), `min_separation` apart.
+    With unit EXAMPLE the ledger is one client's own, of its DP-SGD, and `region` names the client
+    as REGION/CLIENT; how often its examples are used is what epsilon bounds.
     """
 
     region: str
@@ -38,9 +40,11 @@ class LedgerTerms:
             raise PrivacyError(
                 f"ledger of {self.region}: epsilon = {self.epsilon} must be positive"
             )
-        if self.unit is Unit.EXAMPLE:
-            raise PrivacyError("a region's ledger accounts clients or regions, not examples")
         limit = self.max_participations
+        if self.unit is Unit.EXAMPLE and (limit is not None or self.min_separation > 1):
+            raise PrivacyError(
+                f"ledger of {self.region}: participations are counted for clients, not for examples"
+            )
         if (limit is not None and limit < 1) or self.min_separation < 1:
             raise PrivacyError(
                 f"ledger of {self.region}: max_participations and min_separation must be at least 1"

@@ -8,6 +8,7 @@ from typing import Any
 
 from regionfed.report import plots, words
 from regionfed.report.gather import ReportData, Series
+from regionfed.report.ledgers import privacy_rows
 from regionfed.report.style import colours
 from regionfed.run.promise import words as promise_words
 from regionfed.run.records import PersonaliseRecord
@@ -267,22 +268,17 @@ def _privacy(data: ReportData) -> Iterator[Section]:
         else " Secure aggregation is off: a coordinator sees each of its clients' updates."
     )
     if privacy is not None:
-        told = (privacy.feasibility, *privacy.notes, privacy.paper)
-        text += "".join(f" {_sentence(part)}" for part in told if part)
-    table = None
-    if privacy is not None and privacy.regions:
-        rows = tuple(
-            (
-                name,
-                f"{region.epsilon:.4g}",
-                "" if not privacy.budget else f"{max(0.0, privacy.budget - region.epsilon):.4g}",
-                "" if region.epsilon_external is None else f"{region.epsilon_external:.4g}",
-                ", ".join(f"{count} x {release}" for release, count in region.releases.items()),
-            )
-            for name, region in privacy.regions.items()
+        example = privacy.example_level
+        told = (
+            example.statement.rstrip(".") if example else "",
+            privacy.feasibility,
+            *privacy.notes,
+            privacy.paper,
         )
-        columns = ("region", "epsilon", "left", "epsilon, outsiders", "releases")
-        table = Table(columns=columns, rows=rows, numbers=frozenset(columns[1:4]))
+        text += "".join(f" {_sentence(part)}" for part in told if part)
+    rows = privacy_rows(privacy) if privacy is not None else ()
+    columns = ("ledger", "unit", "epsilon", "left", "epsilon, outsiders", "releases")
+    table = Table(columns=columns, rows=rows, numbers=frozenset(columns[2:5])) if rows else None
     yield Section(title=f"Privacy: {section.mode}", text=text, table=table)
 
 

@@ -128,9 +128,14 @@ class RunFolder:
         path.mkdir(parents=True, exist_ok=True)
         return path
 
+    @property
+    def clients(self) -> Path:
+        """The clients' own state, where they run on this machine, as REGION/CLIENT folders."""
+        return self.path / "clients"
+
     def client(self, region: str, client: str) -> Path:
         """Folder of one client's own state, made when it is absent, for its user only."""
-        path = self.path / "clients" / region / client
+        path = self.clients / region / client
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
         return path
 

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from regionfed.config.federation import FederationConfig
 from regionfed.data.open import open_data
+from regionfed.data.types import FederationData
 from regionfed.method.rho import exchanges_needed
 from regionfed.method.rivals import RIVALS
 from regionfed.method.strategies import STRATEGIES, ClientWork, Needs, exchanges
@@ -66,11 +67,13 @@ class RunPlan(Record):
 def plan_run(config: FederationConfig) -> RunPlan:
     """Check a configuration against its data and model, and compute what a run would cost.
 
-    Nothing is trained and the model is not allocated. Raises DataError or ModelError as the run
-    would.
+    Nothing is trained, and the model is allocated only to try it under DP-SGD
+    (`privacy.example_level`). Raises DataError or ModelError as the run would.
     """
     data = open_data(config.data, config.run.seed)
     model = describe(config.model, tasks=data.tasks, vocabulary=data.vocabulary)
+    if config.privacy.example_level:
+        _require_trainable(config, data)
     vector = model.vector_bytes
     message = vector + 4 * model.buffers
     regions = {name: len(data.clients(name)) for name in data.regions}
@@ -101,6 +104,17 @@ def plan_run(config: FederationConfig) -> RunPlan:
         },
         privacy=_privacy(config, dimension=model.parameters, clients=min(regions.values())),
     )
+
+
+def _require_trainable(config: FederationConfig, data: FederationData) -> None:
+    """Raise ModelError, layer by layer, for a model that DP-SGD cannot train."""
+    from regionfed.models.build import build_model
+    from regionfed.privacy.example_probe import require_trainable
+
+    model = build_model(
+        config.model, tasks=data.tasks, vocabulary=data.vocabulary, seed=config.run.seed
+    )
+    require_trainable(model, config.model, tasks=data.tasks, vocabulary=data.vocabulary)
 
 
 def _frozen(process: str, size: int) -> int:

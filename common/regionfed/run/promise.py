@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from regionfed.config.federation import FederationConfig
 from regionfed.errors import RegionFedError
 from regionfed.run.records import PrivacyRecord
-from regionfed.run.result import PrivacyResult, RegionPrivacy, Topology
+from regionfed.run.result import ExampleLevelResult, PrivacyResult, RegionPrivacy, Topology
 
 PRIVACY_WORDS: Mapping[str, str] = {
     "off": "No differential privacy: updates are not noised, and nothing bounds what a trained "
@@ -30,8 +31,17 @@ _OPEN = (
 )
 
 
+_ROWS_ONLY = (
+    "No client-level differential privacy: clients train by DP-SGD, which bounds what their "
+    "updates reveal about one of their training rows, and nothing bounds what a trained model "
+    "reveals about a client as a whole."
+)
+
+
 def words(config: FederationConfig) -> str:
     """The promise of the configured mode in words."""
+    if config.privacy.mode == "off" and config.privacy.example_level:
+        return _ROWS_ONLY
     masked = config.privacy.secure_aggregation.enabled
     return PRIVACY_WORDS[config.privacy.mode].format(seen=_MASKED if masked else _OPEN)
 
@@ -43,8 +53,13 @@ def promise(
     topology: Topology,
     parameters: int,
     notes: Sequence[str] = (),
+    devices: Path | None = None,
 ) -> PrivacyResult:
-    """The promise as configured, with what the recorded charges add up to."""
+    """The promise as configured, with what the recorded charges add up to.
+
+    `devices` holds the REGION/CLIENT folders of the clients, where they are on this host; their
+    own ledgers are then read.
+    """
     section = config.privacy
     regions: dict[str, RegionPrivacy] = {}
     for charge in charges:
@@ -65,6 +80,7 @@ def promise(
         budget=section.budget.epsilon if private and section.mode != "paper" else None,
         secure_aggregation=section.secure_aggregation.enabled,
         regions=regions,
+        example_level=_example_level(config, devices),
         feasibility=feasibility(config, topology=topology, parameters=parameters),
         paper=_printed(config, charges, topology),
         notes=tuple(notes),
@@ -74,6 +90,41 @@ def promise(
 def _larger(given: float | None, before: RegionPrivacy | None) -> float | None:
     known = [v for v in (given, before.epsilon_external if before else None) if v is not None]
     return max(known, default=None)
+
+
+def _example_level(config: FederationConfig, devices: Path | None) -> ExampleLevelResult | None:
+    """What the clients' own ledgers say of one example; None where clients do not train so."""
+    section = config.privacy
+    if not section.example_level:
+        return None
+    from regionfed.privacy.example_ledger import example_ledgers, example_spending
+
+    example = section.example
+    paths = example_ledgers(devices) if devices is not None else []
+    found = example_spending(paths) if paths else None
+    statement = (
+        "Clients train by DP-SGD: one training row of a client is hidden at epsilon "
+        f"{example.epsilon:g} or less, delta {example.delta:g}, against everybody; each client "
+        "keeps its own ledger and stops. This is another unit than a client, and the two "
+        "epsilons are never added. Validation and test rows are not part of it"
+    )
+    if section.mode == "off":
+        statement += (
+            ": scores and losses on them leave without noise; sizes, labels and training losses "
+            "do not leave"
+        )
+        if config.client.user.enabled:
+            statement += ", nor does anything about the user's own part"
+    return ExampleLevelResult(
+        statement=f"{statement}.",
+        epsilon=found.epsilon if found else None,
+        delta=example.delta,
+        budget=example.epsilon,
+        noise_multiplier=example.noise_multiplier,
+        clipping_norm=example.clipping_norm,
+        clients=found.clients if found else 0,
+        charges=found.charges if found else 0,
+    )
 
 
 def feasibility(config: FederationConfig, *, topology: Topology, parameters: int) -> str:

@@ -72,6 +72,23 @@ class RegionPrivacy(Record):
     releases: dict[str, int] = Field(default_factory=dict, description="Charges by release.")
 
 
+class ExampleLevelResult(Record):
+    """DP-SGD on the clients: another unit than the regions' ledgers, never added to them."""
+
+    unit: str = Field(default="one training example of one client", description="What is hidden.")
+    statement: str = Field(description="The promise in words.")
+    epsilon: float | None = Field(
+        default=None,
+        description="Largest over the clients' own ledgers; null where these lie on other hosts.",
+    )
+    delta: float = Field(description="Delta at which epsilon is stated.")
+    budget: float = Field(description="Epsilon at which a client trains no more.")
+    noise_multiplier: float = Field(description="Noise of a step, over the clipping norm.")
+    clipping_norm: float = Field(description="Largest norm of one row's gradient.")
+    clients: int = Field(default=0, ge=0, description="Client ledgers that were read.")
+    charges: int = Field(default=0, ge=0, description="Trainings charged in them.")
+
+
 class PrivacyResult(Record):
     """What the run promises."""
 
@@ -84,6 +101,9 @@ class PrivacyResult(Record):
     budget: float | None = Field(default=None, description="Epsilon at which a region stops.")
     secure_aggregation: bool = Field(default=False, description="Whether sums were masked.")
     regions: dict[str, RegionPrivacy] = Field(default_factory=dict, description="Ledger by region.")
+    example_level: ExampleLevelResult | None = Field(
+        default=None, description="Beside the mode: DP-SGD on the clients, where it is on."
+    )
     feasibility: str = Field(
         default="", description="Whether training under this noise is useful (R_T), in words."
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from regionfed.config.federation import FederationConfig
 from regionfed.run.promise import promise
@@ -92,6 +93,7 @@ def summarise(
     privacy: PrivacyResult | None = None,
     headline: Level | None = None,
     notes: Iterable[str] = (),
+    devices: Path | None = None,
 ) -> Result:
     """The result of a run, from its records and the facts that are not in them.
 
@@ -99,7 +101,8 @@ def summarise(
     `privacy` is left out only when no ledger was kept; the statement then comes from the
     configuration and the charges among the records. `headline` is the level that regions are
     served; left out, it is the most personal one evaluated. `notes` are what tiers said about the
-    promise. Raises ValueError on an unknown status.
+    promise, and `devices` is the folder of the clients' own state where that is on this host.
+    Raises ValueError on an unknown status.
     """
     history = History(records)
     levels = history.last_scores()
@@ -146,6 +149,7 @@ def summarise(
                 topology=topology,
                 parameters=model.parameters,
                 notes=tuple(notes),
+                devices=devices,
             ),
         }
     )

@@ -42,7 +42,40 @@ from regionfed.errors import ConfigError
         ),
         ({"privacy.mode": "client-strict"}, "privacy.mode", "enabled = true"),
         ({"privacy.adaptive_clipping": True}, "privacy.adaptive_clipping", "a whole run"),
-        ({"privacy.example_level": True}, "privacy.example_level", "set it to false"),
+        (
+            {"privacy.example_level": True, "privacy.mode": "paper"},
+            "privacy.example_level",
+            "set mode = 'client' or 'off'",
+        ),
+        (
+            {"privacy.example_level": True, "method.strategy": "meta"},
+            "method.strategy",
+            "without the noise of DP-SGD",
+        ),
+        (
+            {
+                "privacy.example_level": True,
+                "privacy.mode": "off",
+                "coordinator.client_weights": "examples",
+            },
+            "coordinator.client_weights",
+            "numbers of rows",
+        ),
+        (
+            {"privacy.example_level": True, "training.precision": "bf16"},
+            "training.precision",
+            "set it to 'fp32'",
+        ),
+        (
+            {"privacy.example_level": True, "training.accumulation": 2},
+            "training.accumulation",
+            "raise batch_size",
+        ),
+        (
+            {"privacy.example_level": True, "training.clip_gradient": 1.0},
+            "training.clip_gradient",
+            "privacy.example.clipping_norm",
+        ),
         (
             {"privacy.mode": "paper", "privacy.secure_aggregation.enabled": True},
             "privacy.secure_aggregation.enabled",
@@ -102,6 +135,8 @@ def test_contradictions_name_key_and_fix(
         {"network.tls": False, "network.host": "localhost"},
         {"network.tls": False, "network.host": "::1"},
         {"privacy.mode": "client", "data.clients_per_region": 10, "run.rounds": 5},
+        {"privacy.example_level": True, "privacy.mode": "client", "method.strategy": "none"},
+        {"privacy.example_level": True, "privacy.mode": "off", "method.strategy": "residual"},
         {
             "privacy.mode": "client",
             "data.clients_per_region": 100,

@@ -47,6 +47,9 @@ def test_refusals_name_layer_and_fix(module: nn.Module, layer: str, fix: str) ->
 def test_frozen_layers_are_not_refused() -> None:
     module = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Linear(3, 2))
     module[1].requires_grad_(False)
+    (found,) = refusals(module)
+    assert "statistics of the batch" in found.reason
+    module[1].eval()
     assert refusals(module) == []
 
 

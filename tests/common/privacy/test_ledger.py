@@ -187,7 +187,7 @@ def test_a_cut_off_end_is_noticed_by_the_recorded_head(opened: Opener) -> None:
     [
         {"delta": 0.0},
         {"epsilon": 0.0},
-        {"unit": Unit.EXAMPLE},
+        {"unit": Unit.EXAMPLE, "max_participations": 5},
         {"max_participations": 0},
         {"min_separation": 0},
     ],
