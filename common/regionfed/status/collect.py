@@ -164,12 +164,17 @@ def _from_folder(status: RegionStatus, facts: FolderFacts) -> RegionStatus:
         for each in record.left_out
         if each.region == name
     }
+    taken = [record for record in facts.rounds if name in record.answered]
+    counted = taken[-1].regions.get(name) if taken else None
+    told = [event for event in facts.events if event.region == name]
     spent = facts.privacy[name].epsilon if name in facts.privacy else None
     budget = facts.config.privacy.budget.epsilon
     mode = facts.config.privacy.mode
     return replace(
         status,
-        round=max((each.round for each in facts.rounds if name in each.answered), default=0),
+        round=taken[-1].round if taken else 0,
+        phase=f"{told[-1].phase} in {told[-1].round}" if told else "",
+        clients_counted=counted.clients if counted else None,
         clients_late=late,
         privacy=mode,
         epsilon=spent,

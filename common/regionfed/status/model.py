@@ -18,7 +18,8 @@ class RegionStatus:
     `coordinator` is 'up', 'away' (asked, no answer) or 'not asked'; `uplink` is 'online',
     'offline', or empty where the global SuperLink was not asked. `progress_age_s` is seconds since
     the region's last report, None where there was none. `clients_live` are connected now,
-    `clients_late` are those left out of the last round with the reason. `privacy` is the mode that
+    `clients_counted` are those whose answers are in the region's last update, `clients_late` those
+    left out of the last round with the reason. `privacy` is the mode that
     was promised; `epsilon` was spent and `epsilon_left` is what the budget still allows.
     """
 
@@ -30,6 +31,7 @@ class RegionStatus:
     progress_age_s: float | None = None
     clients: int = 0
     clients_live: int | None = None
+    clients_counted: int | None = None
     clients_offline: tuple[str, ...] = ()
     clients_late: dict[str, str] = field(default_factory=dict)
     privacy: str = ""

@@ -61,7 +61,7 @@ def _regions(regions: tuple[RegionStatus, ...]) -> Table:
 
 def _clients(region: RegionStatus) -> str:
     if region.clients_live is None:
-        return ""
+        return "" if region.clients_counted is None else f"{region.clients_counted} counted"
     total = f" of {region.clients}" if region.clients else ""
     gone = f" (offline: {', '.join(region.clients_offline)})" if region.clients_offline else ""
     return f"{region.clients_live}{total} live{gone}"

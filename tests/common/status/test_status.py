@@ -23,7 +23,13 @@ from regionfed.errors import ConfigError, StateError
 from regionfed.launch.watchdog import MARK, NAME
 from regionfed.run.folder import RunFolder
 from regionfed.run.progress import ProgressEvent
-from regionfed.run.records import LeftOutClient, PrivacyRecord, RoundRecord, SkippedRegion
+from regionfed.run.records import (
+    LeftOutClient,
+    PrivacyRecord,
+    RegionRound,
+    RoundRecord,
+    SkippedRegion,
+)
 from regionfed.status.collect import collect
 from regionfed.status.sources import Places
 from regionfed_coordinator.daemon.server import DeskServer
@@ -54,6 +60,7 @@ def add_round(folder: RunFolder) -> None:
             round=1,
             seconds=3.0,
             answered=("north",),
+            regions={"north": RegionRound(weight=1.0, clients=1)},
             skipped=(SkippedRegion(region="south", reason="1 of 2 clients, the quorum is 2"),),
             left_out=(LeftOutClient(region="north", client="c01", reason="no answer in 5 s"),),
         )
@@ -85,10 +92,23 @@ def test_a_running_run_shows_round_skipped_late_and_epsilon_left(folder: RunFold
     assert found.progress_age_s < 30
     north, south = found.regions
     assert north.clients_late == {"c01": "no answer in 5 s"}
+    assert (north.clients_counted, north.clients_live) == (1, None)
     assert north.epsilon == 0.5
     assert north.epsilon_left == pytest.approx(folder.config().privacy.budget.epsilon - 0.5)
     assert south.round == 0
     assert south.last_error == "round 1: skipped: 1 of 2 clients, the quorum is 2"
+
+
+def test_a_region_shows_its_last_step_and_who_counted(folder: RunFolder) -> None:
+    add_round(folder)
+    progress_of(folder)(
+        ProgressEvent(tier="coordinator", region="north", round=2, rounds=3, phase="trained")
+    )
+    north, south = collect(Places(folder=folder.path)).regions
+    assert (north.phase, south.phase) == ("trained in 2", "")
+    done = CliRunner().invoke(app, [str(folder.path)])
+    assert "trained in 2" in done.stdout
+    assert "1 counted" in done.stdout
 
 
 def test_case_35_a_run_past_its_deadlines_is_dead_and_a_slow_one_is_not(folder: RunFolder) -> None:
