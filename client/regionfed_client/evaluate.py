@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from regionfed.errors import PrivacyError, UpdateError
-from regionfed.messages import ClientScores, EvaluateOrder, SummedVector, Vector
+from regionfed.messages import ClientScores, EvaluateOrder, Kept, SummedVector, Vector
 from regionfed.method.compose import compose
 from regionfed.method.strategies import ClientWork
 from regionfed.models.base import EncodedRows
@@ -21,14 +21,19 @@ from regionfed.training.seeds import derive_seed
 from regionfed_client.runtime import ClientRuntime
 from regionfed_client.summed import Values, region_terms, summed_answer
 from regionfed_client.user import keep_served, serve_user
+from regionfed_client.user_state import UserStore
 
 
-def evaluate_client(runtime: ClientRuntime, order: EvaluateOrder) -> ClientScores | SummedVector:
+def evaluate_client(
+    runtime: ClientRuntime, order: EvaluateOrder
+) -> ClientScores | SummedVector | Kept:
     """Answer one evaluation order on the client's own rows.
 
     Raises PrivacyError for a question that the privacy mode does not allow.
     """
     terms = region_terms(runtime)
+    if order.keep:
+        return _keep(runtime, order)
     if order.channel:
         return _summed(runtime, order, terms)
     if terms.mode.per_client:
@@ -41,11 +46,21 @@ def evaluate_client(runtime: ClientRuntime, order: EvaluateOrder) -> ClientScore
 def _require_simulated(order: EvaluateOrder, terms: RegionTerms) -> None:
     """Un-noised scores leave a client in a simulation only, and nothing but scores does."""
     measured = terms.config.privacy.audit_metrics == "simulated" and in_simulation()
-    if not measured or order.rhos or order.work or order.user:
+    if not measured or order.rhos or order.work:
         raise PrivacyError(
             f"privacy.mode = '{terms.mode}': this client sends no un-noised scores, losses or "
             "gradients"
         )
+
+
+def _keep(runtime: ClientRuntime, order: EvaluateOrder) -> Kept:
+    """Store what this device serves; with its own part, which stays here and is free."""
+    regional = _regional(order)
+    if order.user:
+        serve_user(runtime, order, regional)
+    else:
+        keep_served(runtime, order, regional)
+    return Kept(client=runtime.client, round=order.round)
 
 
 def _summed(runtime: ClientRuntime, order: EvaluateOrder, terms: RegionTerms) -> SummedVector:
@@ -64,9 +79,14 @@ def _summed(runtime: ClientRuntime, order: EvaluateOrder, terms: RegionTerms) ->
             return {channel.value: _work(runtime, order)}
         if channel is Channel.LOSSES:
             return {channel.value: _loss_differences(runtime, order, terms)}
+        if order.levels != terms.levels:
+            raise PrivacyError(
+                f"scores of {', '.join(order.levels)} are asked for, but here they are those of "
+                f"{', '.join(terms.levels)}: give all tiers the same client.user.enabled"
+            )
         levels = []
         for level in terms.levels:
-            bench.flat.write(order.base if level == "global" else _regional(order))
+            bench.flat.write(_served(runtime, order, level))
             levels.append(_counts(runtime))
         return {channel.value: metric_vector(bench.data.tasks, levels)}
 
@@ -127,6 +147,13 @@ def _regional(order: EvaluateOrder) -> Vector:
     if order.direction is None or order.serve == 0:
         return order.base
     return compose(order.base, regional=order.direction, alpha_region=order.serve)
+
+
+def _served(runtime: ClientRuntime, order: EvaluateOrder, level: str) -> Vector:
+    """The model of a level; the user's is the one that this device has stored in this round."""
+    if level == "user":
+        return UserStore.of(runtime).load_round(order.round).model()
+    return order.base if level == "global" else _regional(order)
 
 
 def _counts(runtime: ClientRuntime) -> dict[str, float]:

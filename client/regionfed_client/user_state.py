@@ -98,6 +98,20 @@ class UserStore:
                 "take part in a run again"
             ) from None
 
+    def load_round(self, round: int) -> UserPart:
+        """The part of that round.
+
+        Raises:
+            StateError: there is none, it is of another round, or it is damaged.
+        """
+        part = self.load()
+        if part.round != round:
+            raise StateError(
+                f"the model in {self.folder} is of round {part.round}, not of round {round}: this "
+                "device was not there when its own part was to be trained"
+            )
+        return part
+
     def calibration(self) -> UserCalibration:
         """What the device knows of its own conflicts."""
         path = self.folder / "calibration.json"

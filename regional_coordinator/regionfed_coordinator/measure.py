@@ -14,9 +14,18 @@ from regionfed_coordinator.region import Region, Traffic
 
 
 def measure(
-    region: Region, order: RegionOrder, *, part: Vector | None, traffic: Traffic
+    region: Region,
+    order: RegionOrder,
+    *,
+    part: Vector | None,
+    traffic: Traffic,
+    user: bool = False,
+    region_update: Vector | None = None,
 ) -> dict[str, dict[str, float]]:
     """Counts by level of theta and, with a part, of theta + part; empty under the quorum.
+
+    With `user` each device also trains, keeps and scores its own part; `region_update` (d,) is the
+    released g~_r by which it weighs it.
 
     Clients refuse this outside of a simulation (`regionfed.privacy.simulation`).
     """
@@ -32,6 +41,8 @@ def measure(
         levels=("global",) if part is None else ("global", "regional"),
         direction=part,
         serve=0.0 if part is None else 1.0,
+        user=user,
+        region_update=region_update,
     )
 
     def on_answer(name: str, answer: WireMessage) -> None:

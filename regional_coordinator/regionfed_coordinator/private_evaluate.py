@@ -20,6 +20,7 @@ from regionfed.privacy.metric_vector import metric_counts
 from regionfed.privacy.terms import Channel, RegionTerms
 from regionfed_coordinator.absorb import absorb, strategy_named
 from regionfed_coordinator.collect import collect
+from regionfed_coordinator.keep import keep_on_devices
 from regionfed_coordinator.measure import measure
 from regionfed_coordinator.region import Region, Traffic
 from regionfed_coordinator.release import Release, release_sum
@@ -87,9 +88,10 @@ def evaluate_privately(
     if order.final:
         part, personal = _part(phase, state, personal)
         state = replace(state, part=part, part_round=order.round)
-    counts = _scores(phase, part)
-    if terms.config.client.user.enabled and order.final:
-        phase.notes.append("the user level is not trained in a private run")
+    client, measured = terms.config.client, terms.config.privacy.audit_metrics == "simulated"
+    if order.final and not measured and (client.user.enabled or client.keep_model):
+        phase.notes.append(keep_on_devices(region, order, state, part=part, traffic=phase.traffic))
+    counts = _scores(phase, part, state)
     scores = RegionScores(
         region=region.name,
         round=order.round,
@@ -169,12 +171,20 @@ def _direction(phase: _Phase, strategy: Strategy, state: RegionState) -> Vector 
     )
 
 
-def _scores(phase: _Phase, part: Vector | None) -> dict[str, dict[str, float]]:
+def _scores(phase: _Phase, part: Vector | None, state: RegionState) -> dict[str, dict[str, float]]:
     """Measured outside the promise (simulation only), noised and charged, or none."""
     terms, order = phase.terms, phase.order
     section = terms.config.privacy
     if section.audit_metrics == "simulated":
-        counts = measure(phase.region, order, part=part, traffic=phase.traffic)
+        user = order.final and terms.config.client.user.enabled
+        counts = measure(
+            phase.region,
+            order,
+            part=part,
+            region_update=state.update if user else None,
+            user=user,
+            traffic=phase.traffic,
+        )
         phase.notes.append(
             "scores were measured outside the promise, possible in simulation only"
             if counts
@@ -189,6 +199,7 @@ def _scores(phase: _Phase, part: Vector | None) -> dict[str, dict[str, float]]:
     try:
         found = phase.ask(
             Channel.METRICS,
+            levels=terms.levels,
             direction=part if "regional" in terms.levels else None,
             serve=1.0 if part is not None else 0.0,
         )

@@ -1,6 +1,6 @@
 """Every message between tiers, typed, with the one place that turns it into records."""
 
-from regionfed.messages.client import ClientScores, ClientUpdate, EvaluateOrder, TrainOrder
+from regionfed.messages.client import ClientScores, ClientUpdate, EvaluateOrder, Kept, TrainOrder
 from regionfed.messages.diagnosis import GroupUpdates
 from regionfed.messages.region import Refusal, RegionOrder, RegionScores, RegionUpdate
 from regionfed.messages.summed import (
@@ -17,6 +17,7 @@ __all__ = [
     "ClientUpdate",
     "EvaluateOrder",
     "GroupUpdates",
+    "Kept",
     "MaskedVector",
     "Refusal",
     "RegionOrder",

@@ -119,7 +119,8 @@ class RegionTerms:
     @property
     def levels(self) -> tuple[str, ...]:
         """Levels that the noised scores cover."""
-        return ("global",) if self.config.method.regional == "none" else ("global", "regional")
+        shared = ("global",) if self.config.method.regional == "none" else ("global", "regional")
+        return (*shared, "user") if self.config.client.user.enabled else shared
 
     @property
     def rhos(self) -> tuple[float, ...]:

@@ -25,9 +25,9 @@ TABLE: dict[str, dict[str, str]] = {
     },
     "EvaluateOrder": {
         **dict.fromkeys(("run", "region", "round", "digest", "layout", "attempt"), ALWAYS),
-        **dict.fromkeys(("levels", "serve", "work", "channel"), ALWAYS),
-        **dict.fromkeys(("base", "direction", "step"), PUBLIC),
-        **dict.fromkeys(("buffers", "rhos", "user", "region_update"), PRIVATE_EMPTY),
+        **dict.fromkeys(("levels", "serve", "work", "channel", "user", "keep"), ALWAYS),
+        **dict.fromkeys(("base", "direction", "step", "region_update"), PUBLIC),
+        **dict.fromkeys(("buffers", "rhos"), PRIVATE_EMPTY),
     },
     "SecureOrder": {
         **dict.fromkeys(("run", "region", "round", "digest", "channel"), ALWAYS),
@@ -48,6 +48,7 @@ TABLE: dict[str, dict[str, str]] = {
         **dict.fromkeys(("client", "round"), ALWAYS),
         **dict.fromkeys(("counts", "losses", "loss_rows", "examples", "work"), PRIVATE_EMPTY),
     },
+    "Kept": dict.fromkeys(("client", "round"), ALWAYS),
     "SummedVector": {
         **dict.fromkeys(("client", "round"), ALWAYS),
         "words": NOISED,
@@ -77,7 +78,7 @@ TABLE: dict[str, dict[str, str]] = {
     },
 }
 
-UPWARD = ("SummedVector", "SecureAnswer", "Refusal")
+UPWARD = ("SummedVector", "SecureAnswer", "Kept", "Refusal")
 """The kinds that a client may send in a private mode."""
 
 
