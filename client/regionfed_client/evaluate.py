@@ -19,7 +19,8 @@ from regionfed.training.gradient import multi_step_gradient
 from regionfed.training.local import local_train
 from regionfed.training.seeds import derive_seed
 from regionfed_client.runtime import ClientRuntime
-from regionfed_client.summed import Values, region_terms, summed_answer
+from regionfed_client.summed import Values, summed_answer
+from regionfed_client.terms import region_terms
 from regionfed_client.user import keep_served, serve_user
 from regionfed_client.user_state import UserStore
 

@@ -1,7 +1,8 @@
 """What a client keeps in memory between messages: its rows, encoded once, and one model.
 
-A deployed client handles each message in a fresh process and builds this once. In the local
-engine all clients of a process share one model, and each message writes its own vector into it.
+A deployed client handles each message in a fresh process and opens only what the message needs: a
+step of secure aggregation without data loads neither rows nor a model. In the local engine all
+clients of a process share one model, and each message writes its own vector into it.
 """
 
 from __future__ import annotations
@@ -10,58 +11,44 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from regionfed.config.federation import FederationConfig
-from regionfed.data.open import open_data
-from regionfed.data.types import ClientData, FederationData
+from regionfed.data.types import ClientData
 from regionfed.errors import ConfigError, DataError
-from regionfed.messages import Vector
-from regionfed.models.agreement import agreement_digest
-from regionfed.models.base import EncodedRows, FederatedModel
-from regionfed.models.build import build_model
-from regionfed.models.flat import FlatModel
-from regionfed.training.device import resolve_device
+
+if TYPE_CHECKING:
+    from regionfed.models.base import EncodedRows
+    from regionfed_client.workbench import Workbench
 
 
 @dataclass
-class Workbench:
-    """One model and the data source of this process, for as many clients as it serves."""
+class Shared:
+    """What the clients of one configuration have in common in this process."""
 
     config: FederationConfig
-    data: FederationData
-    model: FederatedModel
-    flat: FlatModel
-    layout: str
-    initial: Vector | None = None
-    """The model as it is made, (d,), where a method begins from it (Ditto)."""
-    per_example_checked: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
+    _bench: Workbench | None = None
 
-    @classmethod
-    def open(cls, config: FederationConfig) -> Workbench:
-        """Open the data and build the model that the configuration names."""
-        data = open_data(config.data, config.run.seed)
-        model = build_model(
-            config.model, tasks=data.tasks, vocabulary=data.vocabulary, seed=config.run.seed
-        )
-        flat = FlatModel(model.module, resolve_device(config.training))
-        return cls(
-            config=config,
-            data=data,
-            model=model,
-            flat=flat,
-            layout=agreement_digest(
-                flat.layout, config.model, tasks=data.tasks, vocabulary=data.vocabulary
-            ),
-            initial=flat.read() if config.method.strategy == "ditto" else None,
-        )
+    @property
+    def opened(self) -> bool:
+        """Whether data and model have been opened."""
+        return self._bench is not None
+
+    def bench(self) -> Workbench:
+        """The workbench, opened once."""
+        if self._bench is None:
+            from regionfed_client.workbench import Workbench
+
+            self._bench = Workbench.open(self.config)
+        return self._bench
 
 
 @dataclass
 class ClientRuntime:
-    """One client at a workbench."""
+    """One client at the workbench of its process."""
 
-    bench: Workbench
+    shared: Shared
     region: str
     client: str
     _rows: ClientData | None = None
@@ -70,7 +57,12 @@ class ClientRuntime:
     @property
     def config(self) -> FederationConfig:
         """The configuration of this process."""
-        return self.bench.config
+        return self.shared.config
+
+    @property
+    def bench(self) -> Workbench:
+        """Model and data source, opened when first needed."""
+        return self.shared.bench()
 
     def rows(self) -> ClientData:
         """The client's own rows.
@@ -94,7 +86,7 @@ class ClientRuntime:
         return self._encoded[split]
 
 
-_benches: dict[str, Workbench] = {}
+_shared: dict[str, Shared] = {}
 _clients: dict[tuple[str, str, str], ClientRuntime] = {}
 _guard = threading.Lock()
 
@@ -114,16 +106,14 @@ def client_runtime(config: FederationConfig, node: dict[str, object]) -> Iterato
         )
     key = config.model_dump_json()
     with _guard:
-        if key not in _benches:
-            _benches[key] = Workbench.open(config)
-        bench = _benches[key]
-        runtime = _clients.setdefault((key, region, client), ClientRuntime(bench, region, client))
-    with bench.lock:
+        shared = _shared.setdefault(key, Shared(config))
+        runtime = _clients.setdefault((key, region, client), ClientRuntime(shared, region, client))
+    with shared.lock:
         yield runtime
 
 
 def release_runtimes() -> None:
     """Forget all models and rows of this process."""
     with _guard:
-        _benches.clear()
+        _shared.clear()
         _clients.clear()

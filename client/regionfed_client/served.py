@@ -15,8 +15,8 @@ from regionfed.config.federation import FederationConfig
 from regionfed.config.load import load_config
 from regionfed.errors import ConfigError, ModelError, StateError
 from regionfed_client.device import STATE_VARIABLE
-from regionfed_client.runtime import Workbench
 from regionfed_client.user_state import UserPart, UserStore
+from regionfed_client.workbench import Workbench
 
 
 @dataclass(frozen=True)

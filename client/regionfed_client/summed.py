@@ -19,23 +19,12 @@ from regionfed.privacy.skellam import noise_share
 from regionfed.privacy.terms import Channel, RegionTerms
 from regionfed.secagg.config import Block, SecAggConfig
 from regionfed.secagg.encoding import encode, l2_norm
+from regionfed.training.seeds import derive_seed
 from regionfed_client.device import device_folder
 from regionfed_client.runtime import ClientRuntime
 from regionfed_client.secure import SecureDevice
 
 Values = NDArray[np.float32] | NDArray[np.float64]
-
-
-def region_terms(runtime: ClientRuntime) -> RegionTerms:
-    """The terms under which this client takes part, from its own configuration."""
-    bench = runtime.bench
-    return RegionTerms(
-        config=runtime.config,
-        dimension=bench.flat.layout.size,
-        buffers=bench.flat.read_buffers().size,
-        clients=len(bench.data.clients(runtime.region)),
-        tasks=bench.data.tasks,
-    )
 
 
 def summed_answer(
@@ -69,6 +58,7 @@ def summed_answer(
     words = encode(
         {block.name: _bounded(found[block.name], block, terms) for block in config.blocks},
         config,
+        rng=_rounding(runtime, terms, channel=channel, round=round),
         device_noise=_noise(config),
     )
     receipt = b"" if device is None else device.mask(step, words)
@@ -116,6 +106,18 @@ def _bounded(values: Values, block: Block, terms: RegionTerms) -> Values:
             "lower privacy.secure_aggregation.scale_bits"
         )
     return values
+
+
+def _rounding(
+    runtime: ClientRuntime, terms: RegionTerms, *, channel: Channel, round: int
+) -> np.random.Generator | None:
+    """What draws the rounding: the seed without privacy, so that runs repeat; else the system."""
+    if terms.mode.private:
+        return None
+    seed = runtime.config.run.seed
+    return np.random.default_rng(
+        derive_seed(seed, round, runtime.region, runtime.client, channel.value, "rounding")
+    )
 
 
 def _noise(config: SecAggConfig) -> dict[str, NDArray[np.int64]]:

@@ -11,7 +11,8 @@ from regionfed_client.example_level import example_level_train
 from regionfed_client.personal import train_personal
 from regionfed_client.rivals import moved_control, step_hooks
 from regionfed_client.runtime import ClientRuntime
-from regionfed_client.summed import region_terms, summed_answer
+from regionfed_client.summed import summed_answer
+from regionfed_client.terms import region_terms
 
 
 def train_client(runtime: ClientRuntime, order: TrainOrder) -> ClientUpdate | SummedVector:

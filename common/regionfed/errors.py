@@ -34,6 +34,10 @@ class ModelError(RegionFedError):
     exit_code = 4
 
 
+class ExampleLevelRefused(ModelError):
+    """The model has layers that DP-SGD cannot train; its words name layers, never data."""
+
+
 class UpdateError(RegionFedError):
     """A client's or a region's answer is unusable: wrong shape, wrong type, not finite."""
 

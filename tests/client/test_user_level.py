@@ -13,7 +13,7 @@ from regionfed.errors import StateError
 from regionfed.messages import EvaluateOrder
 from regionfed.method.user import UserCalibration
 from regionfed.run.folder import RunFolder
-from regionfed_client.runtime import ClientRuntime, Workbench
+from regionfed_client.runtime import ClientRuntime, Shared
 from regionfed_client.user import serve_user
 from regionfed_client.user_state import UserPart, UserStore
 
@@ -92,8 +92,8 @@ def runtime_of(tmp_path, **user):
     config = device_config(
         "roberta", client={"state": str(tmp_path), "user": {"enabled": True, **user}}
     )
-    bench = Workbench.open(config)
-    return ClientRuntime(bench, "r00", "c00"), bench
+    runtime = ClientRuntime(Shared(config), "r00", "c00")
+    return runtime, runtime.bench
 
 
 def test_the_memory_bound_is_checked_before_anything_is_trained(tmp_path):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from test_convex_federation import configure, region_state, write_rows
 
-import regionfed_client.client_app as client_app
+import regionfed_client.train as client_train
 from regionfed.config.federation import FederationConfig
 from regionfed.engine import simulate
 from regionfed.errors import DataError, RunFailed, StateError
@@ -52,7 +52,7 @@ def theta(folder: RunFolder) -> np.ndarray:
 def test_an_unusable_update_leaves_its_client_out_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Any, reason: str
 ) -> None:
-    original = client_app.train_client
+    original = client_train.train_client
 
     def train(runtime: Any, order: Any) -> Any:
         answer = original(runtime, order)
@@ -63,7 +63,7 @@ def test_an_unusable_update_leaves_its_client_out_by_name(
             return _Foreign(answer, damaged)
         return type(answer)(**{**vars(answer), "update": damaged})
 
-    monkeypatch.setattr(client_app, "train_client", train)
+    monkeypatch.setattr(client_train, "train_client", train)
     config, folder = prepare(tmp_path, run={"rounds": 2})
     result = simulate(config, folder)
     assert result.status == "ok"

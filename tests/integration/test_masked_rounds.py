@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from private_runs import SECURE, ledgers, prepare, theta
 
-import regionfed_client.client_app as client_app
+import regionfed_client.train as client_train
 from regionfed.engine import simulate
 from regionfed.errors import ConfigError
 from regionfed.flower.local import Fault
@@ -23,14 +23,14 @@ QUICK = {"round_deadline": 2.0, "join_deadline": 2.0}
 
 def failing(monkeypatch: pytest.MonkeyPatch, *clients: str, region: str = "r1") -> None:
     """These clients open a round and fail when they should train."""
-    original = client_app.train_client
+    original = client_train.train_client
 
     def train(runtime: Any, order: Any) -> Any:
         if runtime.region == region and runtime.client in clients:
             raise ConfigError("out of order")
         return original(runtime, order)
 
-    monkeypatch.setattr(client_app, "train_client", train)
+    monkeypatch.setattr(client_train, "train_client", train)
 
 
 def test_a_client_lost_after_opening_is_recovered_from(

@@ -12,7 +12,7 @@ import pytest
 from flwr.app import ConfigRecord, Message, RecordDict
 from private_runs import SECURE, prepare
 
-import regionfed_client.client_app as client_app
+import regionfed_client.train as client_train
 from regionfed.engine import simulate
 from regionfed.errors import DataError
 from regionfed.flower.local import LocalGrid
@@ -99,7 +99,7 @@ def test_nothing_but_sums_and_keys_leaves_a_client(
 def test_a_refusal_quotes_no_data(
     tmp_path: Path, answers: list[RecordDict], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = client_app.train_client
+    original = client_train.train_client
 
     def train(runtime: Any, order: Any) -> Any:
         if runtime.client == "c0":
@@ -108,7 +108,7 @@ def test_a_refusal_quotes_no_data(
             raise ValueError("a secret sentence")
         return original(runtime, order)
 
-    monkeypatch.setattr(client_app, "train_client", train)
+    monkeypatch.setattr(client_train, "train_client", train)
     config, folder = prepare(tmp_path, run={"rounds": 1}, privacy={"mode": "client"})
     result = simulate(config, folder)
     assert {left.client for left in result.left_out} == {"c0", "c1"}

@@ -18,12 +18,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from regionfed.errors import ModelError, PrivacyError
+from regionfed.errors import ExampleLevelRefused, PrivacyError
 from regionfed.privacy.events import ExampleLevelTraining
-
-
-class ExampleLevelRefused(ModelError):
-    """The model has layers that DP-SGD cannot train; its words name layers, never data."""
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from regionfed.data.types import Row
+from regionfed.errors import ExampleLevelRefused
 from regionfed.models.base import EncodedRows, FederatedModel, RowwiseModel
 from regionfed.models.config import ModelConfig
 from regionfed.privacy.example_level import (
-    ExampleLevelRefused,
     LayerRefusal,
     hooked,
     refuse,

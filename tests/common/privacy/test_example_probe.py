@@ -13,12 +13,11 @@ from torch import Tensor, nn
 from regionfed.config.federation import FederationConfig
 from regionfed.data.open import open_data
 from regionfed.data.types import Row
-from regionfed.errors import ModelError
+from regionfed.errors import ExampleLevelRefused, ModelError
 from regionfed.models.base import EncodedRows, FederatedModel, RowwiseModel
 from regionfed.models.build import build_model
 from regionfed.models.config import ModelConfig
 from regionfed.models.flat import FlatModel
-from regionfed.privacy.example_level import ExampleLevelRefused
 from regionfed.privacy.example_probe import probe, require_trainable
 from regionfed.run.plan import plan_run
 from regionfed.tasks.spec import TaskKind, TaskSpec
