@@ -51,7 +51,8 @@ def ledger(
         with closing(SqliteLedger.existing(path)) as account:
             owner = account.terms.region
             if owner in regions or owner in clients:
-                raise ConfigError(f"two ledgers are of {owner}; give each once")
+                kind = "client" if account.terms.unit is Unit.EXAMPLE else "region"
+                raise ConfigError(f"two ledgers are of {kind} {owner}; give each once")
             if account.terms.unit is Unit.EXAMPLE:
                 clients[owner] = _example_account(account, head)
                 continue

@@ -11,6 +11,8 @@ from regionfed.method.rho import exchanges_needed
 from regionfed.method.rivals import RIVALS
 from regionfed.method.strategies import STRATEGIES, ClientWork, Needs, exchanges
 from regionfed.models.describe import describe
+from regionfed.run.promise import feasibility, words
+from regionfed.run.result import Topology
 from regionfed.run.scores import Record
 
 _GIGABYTE = 1e9
@@ -102,7 +104,11 @@ def plan_run(config: FederationConfig) -> RunPlan:
             )
             for process, (base, copies) in _MEMORY.items()
         },
-        privacy=_privacy(config, dimension=model.parameters, clients=min(regions.values())),
+        privacy=_privacy(
+            config,
+            dimension=model.parameters,
+            regions={name: data.clients(name) for name in data.regions},
+        ),
     )
 
 
@@ -184,25 +190,20 @@ def _client_bytes(needs: Needs, *, vector: int, buffers: int, search: int) -> tu
     return down, up
 
 
-def _privacy(config: FederationConfig, *, dimension: int, clients: int) -> str:
+def _privacy(
+    config: FederationConfig, *, dimension: int, regions: dict[str, tuple[str, ...]]
+) -> str:
+    """What the run's own report will say: the same judgement of the same noise."""
     section = config.privacy
+    if section.mode == "off" and section.example_level:
+        return words(config)
     if section.mode == "off":
         return "off: no noise, and no promise about what a trained model reveals of a client"
-    # Imported here: planning reads the accountant, which is an optional extra.
-    from regionfed.privacy.planning import plan
-
-    judged = plan(
-        dimension=dimension,
-        clients_per_round=config.coordinator.cohort or clients,
-        rounds=config.run.rounds,
-        epsilon=section.budget.epsilon,
-        delta=section.budget.delta,
-        participations=section.budget.max_participations,
-        clients=clients,
-    )
-    helps = [proposal.change for proposal in judged.proposals if proposal.helps]
-    advice = f"; what would help: {'; or '.join(helps)}" if helps else ""
+    if section.mode == "paper":
+        return f"paper: {words(config)}"
+    topology = Topology(engine="simulate", regions=regions)
+    judged = feasibility(config, topology=topology, parameters=dimension)
     return (
         f"{section.mode}, budget epsilon {section.budget.epsilon:g} at delta "
-        f"{section.budget.delta:g}: {judged.verdict}{advice}"
+        f"{section.budget.delta:g}: {judged}"
     )
