@@ -59,6 +59,11 @@ class Federation:
 
     def __post_init__(self) -> None:
         """Raises `ConfigError` for a privacy mode that this core does not model."""
+        if self.config.privacy.example_level:
+            raise ConfigError(
+                "privacy.example_level = true: the benchmark does not model DP-SGD on clients; set "
+                "it to false, or run the federation with `regionfed simulate`"
+            )
         if self.config.privacy.mode not in ("off", "client", "paper"):
             raise ConfigError(
                 f"privacy.mode = {self.config.privacy.mode!r}: the benchmark models 'off', "
