@@ -328,6 +328,7 @@ class GlobalRun:
                     name: RegionRound(
                         weight=current.reports[name].weight / total,
                         clients=current.reports[name].report.get("clients"),
+                        exchanges=current.reports[name].report.get("exchanges"),
                         loss=current.reports[name].report.get("loss"),
                         conflict=found.conflicts.get(name),
                         alpha=current.alphas.get(name),

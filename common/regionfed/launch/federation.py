@@ -171,9 +171,12 @@ class LocalFederation:
         """Name to process id; see Supervisor.processes."""
         return self._supervisor.processes()
 
-    def kill(self, name: str) -> int:
-        """Kill one process (SIGKILL), for drills; it is restarted as any that dies."""
-        return self._supervisor.kill(name)
+    def kill(self, name: str, *, for_good: bool = False) -> int:
+        """Kill one process (SIGKILL), for drills; it is restarted as any that dies.
+
+        `for_good` leaves it dead, as a device that is switched off.
+        """
+        return self._supervisor.kill(name, for_good=for_good)
 
     def stop(self) -> None:
         """End all processes. Nothing is left behind, also when this process is killed."""

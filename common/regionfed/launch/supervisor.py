@@ -35,6 +35,7 @@ class _Watched:
     process: subprocess.Popen[bytes] | None = None
     deaths: deque[float] = field(default_factory=deque)
     restart_at: float = 0.0
+    lost: bool = False
 
 
 class Supervisor:
@@ -102,11 +103,17 @@ class Supervisor:
                 found[f"{parent.removesuffix('/superexec')}/{task}"] = process.pid
         return found
 
-    def kill(self, name: str) -> int:
-        """Send SIGKILL to one process and return its id. Raises RunFailed when it is not there."""
+    def kill(self, name: str, *, for_good: bool = False) -> int:
+        """Send SIGKILL to one process and return its id; `for_good`: it is not restarted.
+
+        Raises RunFailed when it is not there.
+        """
         pids = self.processes()
         if name not in pids:
             raise RunFailed(f"no process {name!r} is running; there are {', '.join(sorted(pids))}")
+        if for_good:
+            with self._lock:
+                self._watched[name].lost = True
         os.kill(pids[name], 9)
         return pids[name]
 
@@ -176,6 +183,8 @@ class Supervisor:
     def _revive(self, watched: _Watched) -> None:
         """Restart a dead process after a pause, unless it has died too often."""
         now = time.monotonic()
+        if watched.lost:
+            return
         if watched.restart_at:
             if now >= watched.restart_at:
                 watched.restart_at = 0.0

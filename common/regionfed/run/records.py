@@ -86,6 +86,9 @@ class RegionRound(Record):
         default=None, description="Share of the region in the global mean."
     )
     clients: int | None = Field(default=None, ge=0, description="Clients whose answers counted.")
+    exchanges: int | None = Field(
+        default=None, ge=1, description="Round trips with its clients to train, masks included."
+    )
     loss: float | None = Field(default=None, description="Mean training loss of its clients.")
     conflict: float | None = Field(
         default=None, description="d_r: L2 distance of the regional from the global update."
