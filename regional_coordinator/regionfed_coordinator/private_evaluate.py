@@ -43,7 +43,8 @@ class _Phase:
 
     def ask(self, channel: Channel, **fields: Any) -> Release:
         """One charged release of the round's cohort."""
-        order = self.order
+        order, terms = self.order, self.terms
+        self.region.require_affordable(order, terms, [terms.event(channel, round=order.round)])
         message = EvaluateOrder(
             run=order.run,
             region=self.region.name,

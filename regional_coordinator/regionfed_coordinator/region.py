@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,6 +18,7 @@ from regionfed.messages import RegionOrder, WireMessage
 from regionfed.privacy.cohorts import rotation
 from regionfed.privacy.desk_ledger import (
     ChargeAnswer,
+    afford_request,
     charge_request,
     read_answer,
     release_request,
@@ -96,6 +97,16 @@ class Region:
         )
         self.unreleased.append((order.run, ledger, answer))
         return answer
+
+    def require_affordable(
+        self, order: RegionOrder, terms: RegionTerms, events: Sequence[Event]
+    ) -> None:
+        """Raise BudgetExhausted where the ledger could not pay `events`; nothing is charged.
+
+        Asked before clients are, so that nobody trains for a release that cannot be made.
+        """
+        if events:
+            self.bridge.charge(afford_request(order.run, terms.ledger(self.name), events))
 
     def mark_released(self) -> None:
         """Note in the ledger that what was charged has left; not knowing it is harmless."""

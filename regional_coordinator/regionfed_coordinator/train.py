@@ -137,6 +137,8 @@ def _sum(
     traffic: Traffic,
 ) -> tuple[RegionUpdate, RegionState]:
     """Clients send integers to be summed: the release is the noised mean, or the plain one."""
+    if terms.mode.per_client:
+        region.require_affordable(order, terms, [terms.event(Channel.TRAIN, round=order.round)])
     cohort = region.cohort(order)
     collected = collect(
         region,

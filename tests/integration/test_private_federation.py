@@ -24,6 +24,7 @@ from regionfed.privacy.events import (
     TrainingUpdate,
 )
 from regionfed.privacy.gdp import mu_to_epsilon
+from regionfed.privacy.participation import ParticipationCounter
 from regionfed.run.records import PersonaliseRecord
 
 NEARLY_NONE = {"noise_multiplier": 1e-5, "budget": {"epsilon": 1e12}}
@@ -178,6 +179,12 @@ def test_a_run_beyond_its_budget_stops_with_model_result_and_report(
     assert found.round == 3
     assert {"global", "regional"} <= set(result.levels)
     assert any("outside the promise" in note for note in result.privacy.notes)
+    # The fourth round was refused before anybody trained for it.
+    asked = stops.path.rglob("participation.sqlite")
+    taken = [ParticipationCounter(file, max_participations=5) for file in asked]
+    assert len(taken) == 12
+    (run_id,) = {str(path.parent.name) for path in stops.path.rglob("*.ledger.sqlite")}
+    assert {tuple(counter.rounds(run_id)) for counter in taken} == {(1, 2, 3)}
 
 
 def test_a_client_refuses_to_be_asked_too_often(

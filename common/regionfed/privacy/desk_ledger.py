@@ -1,5 +1,7 @@
 """The region's ledger as its desk keeps it: charges asked for in JSON, one file per run.
 
+A request charges an event, marks a release as gone, or asks whether events could be paid.
+
 The terms travel with each request and are fixed by the first; a later one that differs is
 refused. The file is opened for each request, because a desk serves from many threads.
 """
@@ -9,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -44,6 +47,17 @@ def charge_request(run: str, terms: LedgerTerms, event: Event, participants: lis
     )
 
 
+def afford_request(run: str, terms: LedgerTerms, events: Sequence[Event]) -> str:
+    """The request to say whether all of `events` could be charged to the ledger of `run`."""
+    return json.dumps(
+        {
+            "run": run,
+            "terms": json.loads(terms_record(terms))["terms"],
+            "affords": [to_dict(event) for event in events],
+        }
+    )
+
+
 def release_request(run: str, terms: LedgerTerms, answer: ChargeAnswer) -> str:
     """The request to mark the release of a charge as gone."""
     return json.dumps(
@@ -69,7 +83,7 @@ class DeskLedger:
         self._region = region
 
     def charge(self, event_json: str) -> str:
-        """Charge an event durably, or mark a release; see `charge_request`, `release_request`.
+        """Charge an event durably, mark a release, or look ahead; see the `*_request` functions.
 
         Raises PrivacyError, BudgetExhausted or StateError; then nothing was recorded.
         """
@@ -85,6 +99,9 @@ class DeskLedger:
             if "released" in request:
                 seq, digest = request["released"]
                 ledger.release(ChargeToken(self._region, int(seq), str(digest)))
+                return "{}"
+            if "affords" in request:
+                ledger.require_affordable(*map(from_dict, request["affords"]))
                 return "{}"
             return _charge(ledger, from_dict(request["event"]), list(request["participants"]))
 
@@ -118,6 +135,9 @@ def _parsed(text: str) -> dict[str, Any]:
         missing = {"run", "terms"} - set(request)
     except (ValueError, TypeError) as error:
         raise PrivacyError("a charge to the ledger is not JSON") from error
-    if missing or ("released" in request) == ("event" in request):
-        raise PrivacyError("a charge names run, terms, and either an event or a release")
+    asked = {"event", "released", "affords"} & set(request)
+    if missing or len(asked) != 1:
+        raise PrivacyError(
+            "a request to the ledger names run, terms, and an event, a release or what to afford"
+        )
     return dict(request)

@@ -93,6 +93,10 @@ def test_hard_stop_at_the_budget_names_the_ledger(opened: Opener) -> None:
     assert not ledger.can_afford(update(9))
     assert ledger.can_afford(update(9, 40.0))
     assert not ledger.can_afford(*(update(9 + i, 10.0) for i in range(9)))
+    ledger.require_affordable(update(9, 40.0))
+    with pytest.raises(BudgetExhausted, match="training-update, training-update of round 9"):
+        ledger.require_affordable(update(9, 40.0), update(9))
+    assert ledger.counts() == (4, 0)
     ledger.charge(update(9, 200.0))
 
 
