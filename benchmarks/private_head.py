@@ -27,8 +27,9 @@ from regionfed.privacy.cohorts import rotation
 from regionfed.privacy.ledger import InMemoryLedger
 from regionfed.privacy.modes import Mode
 from regionfed.privacy.planning import noise_to_signal
+from regionfed.privacy.quantities import Channel, Quantity
 from regionfed.privacy.release_pipeline import release_pipeline
-from regionfed.privacy.terms import Channel, RegionTerms
+from regionfed.privacy.terms import RegionTerms
 
 Vector = NDArray[np.float32]
 
@@ -149,7 +150,7 @@ def train(
             if not private:
                 means.append(updates.mean(axis=0))
                 continue
-            ledgers[name].charge(own.event(Channel.TRAIN, round=number), participants=cohort)
+            ledgers[name].charge(own.event(Quantity.UPDATE, round=number), participants=cohort)
             (block,) = own.blocks(Channel.TRAIN)
             release = release_pipeline(
                 Mode.CLIENT,
@@ -205,7 +206,7 @@ def measure(*, clients: int, rounds: int, seed: int = 1) -> Outcome:
     theta, epsilon = train(config, regions, private=True)
     private = accuracy(regions, theta)
     terms = RegionTerms(config=config, dimension=d, clients=clients)
-    sigma = terms.multiplier(Channel.TRAIN)
+    sigma = terms.multiplier(Quantity.UPDATE)
     return Outcome(
         clients_per_region=clients,
         cohort=terms.cohort,

@@ -24,7 +24,8 @@ from regionfed.errors import (
 from regionfed.flower.names import identify
 from regionfed.messages import EvaluateOrder, Refusal, SecureOrder, TrainOrder, WireMessage
 from regionfed.messages.summed import SECURE
-from regionfed.privacy.terms import Channel, RegionTerms
+from regionfed.privacy.quantities import Channel
+from regionfed.privacy.terms import RegionTerms
 from regionfed.secagg.errors import ConfigurationMismatch
 from regionfed_client.runtime import ClientRuntime, client_runtime
 from regionfed_client.secure import SecureDevice

@@ -12,8 +12,9 @@ from regionfed.method.compose import compose
 from regionfed.method.strategies import ClientWork
 from regionfed.models.base import EncodedRows
 from regionfed.privacy.metric_vector import metric_vector
+from regionfed.privacy.quantities import Channel
 from regionfed.privacy.simulation import in_simulation
-from regionfed.privacy.terms import Channel, RegionTerms
+from regionfed.privacy.terms import RegionTerms
 from regionfed.training.evaluate import counts, losses_at
 from regionfed.training.gradient import multi_step_gradient
 from regionfed.training.local import local_train
@@ -70,7 +71,7 @@ def _summed(runtime: ClientRuntime, order: EvaluateOrder, terms: RegionTerms) ->
         channel = Channel(order.channel)
     except ValueError as error:
         raise UpdateError(f"unknown channel `{order.channel}`") from error
-    if not terms.mode.per_client or channel is Channel.TRAIN:
+    if not terms.mode.per_client or channel.trains:
         raise PrivacyError(f"channel {channel} is not asked for in privacy.mode '{terms.mode}'")
 
     def values() -> dict[str, Values]:

@@ -14,7 +14,8 @@ from regionfed.identity.secure_files import (
     region_identity,
 )
 from regionfed.messages import SecureAnswer, SecureOrder, pack_step, unpack_step
-from regionfed.privacy.terms import Channel, RegionTerms
+from regionfed.privacy.quantities import Channel
+from regionfed.privacy.terms import RegionTerms
 from regionfed.secagg import (
     ClientState,
     DeviceKeys,

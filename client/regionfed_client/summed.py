@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from regionfed.errors import PrivacyError, UpdateError
 from regionfed.messages import SummedVector
 from regionfed.privacy.mechanisms import clip
-from regionfed.privacy.participation import ParticipationCounter
+from regionfed.privacy.participation import ParticipationCounter, ParticipationRefused
+from regionfed.privacy.quantities import ASKED_ONCE, Channel
 from regionfed.privacy.skellam import noise_share
-from regionfed.privacy.terms import Channel, RegionTerms
+from regionfed.privacy.terms import RegionTerms
 from regionfed.secagg.config import Block, SecAggConfig
 from regionfed.secagg.encoding import encode, l2_norm
 from regionfed.training.seeds import derive_seed
@@ -74,14 +75,23 @@ def _admit(
     round: int,
     attempt: int,
 ) -> None:
-    """Count this participation; what follows a training round is allowed once, in that round."""
+    """Count this participation; what follows a training round is allowed once, in that round.
+
+    What is asked once in a run is counted first, so that its refusal costs no participation.
+    """
     path = device_folder(runtime, purpose="counting participations") / "participation.sqlite"
     counter = ParticipationCounter(
         path,
         max_participations=terms.config.privacy.budget.max_participations,
         min_separation=terms.separation,
     )
-    if channel is Channel.TRAIN:
+    if channel is Channel.FIRST:
+        once = ParticipationCounter(path, max_participations=1)
+        try:
+            once.admit(run=f"{run}/{channel.value}", round=round, attempt=attempt)
+        except ParticipationRefused as error:
+            raise ParticipationRefused(f"{ASKED_ONCE}: {error}") from error
+    if channel.trains:
         counter.admit(run=run, round=round, attempt=attempt)
         return
     if round not in counter.rounds(run):

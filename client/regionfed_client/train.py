@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from regionfed.messages import ClientUpdate, SummedVector, TrainOrder, Vector
-from regionfed.privacy.terms import Channel
-from regionfed.tasks.spec import TaskKind
+from regionfed.messages import ClientUpdate, SummedVector, TrainOrder
 from regionfed.training.local import LocalResult, local_train
 from regionfed.training.seeds import derive_seed
 from regionfed_client.example_level import example_level_train
 from regionfed_client.personal import train_personal
+from regionfed_client.quantities import (
+    clipping_norm,
+    label_counts,
+    training_channel,
+    training_values,
+)
 from regionfed_client.rivals import moved_control, step_hooks
 from regionfed_client.runtime import ClientRuntime
-from regionfed_client.summed import summed_answer
+from regionfed_client.summed import Values, summed_answer
 from regionfed_client.terms import region_terms
 
 
@@ -46,14 +50,16 @@ def train_client(runtime: ClientRuntime, order: TrainOrder) -> ClientUpdate | Su
             control=moved_control(runtime, order, result),
         )
 
-    def values() -> dict[str, Vector]:
+    channel, norm = training_channel(order, terms), clipping_norm(order, terms)
+
+    def values() -> dict[str, Values]:
         result = _trained(runtime, order)
-        return {Channel.TRAIN.value: result.update, "buffers": result.buffers}
+        return training_values(runtime, order, terms, result, channel=channel, norm=norm)
 
     return summed_answer(
         runtime,
         terms,
-        channel=Channel.TRAIN,
+        channel=channel,
         run=order.run,
         round=order.round,
         attempt=order.attempt,
@@ -78,21 +84,3 @@ def _trained(runtime: ClientRuntime, order: TrainOrder) -> LocalResult:
         start_buffers=order.buffers,
         hooks=step_hooks(runtime, order),
     )
-
-
-def label_counts(runtime: ClientRuntime) -> dict[str, float]:
-    """Histogram of the first classification task's labels, for h_r (algorithm section 3.6)."""
-    task = next(
-        (
-            task
-            for task in runtime.bench.data.tasks
-            if task.kind in (TaskKind.CLASSIFICATION, TaskKind.IMAGE)
-        ),
-        None,
-    )
-    counts: dict[str, float] = {}
-    if task is not None:
-        for row in runtime.rows().train:
-            if row.task == task.name:
-                counts[row.target] = counts.get(row.target, 0.0) + 1.0
-    return counts

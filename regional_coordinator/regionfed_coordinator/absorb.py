@@ -12,15 +12,7 @@ from typing import Any
 
 from regionfed.config.federation import FederationConfig
 from regionfed.messages import RegionOrder
-from regionfed.method.config import MethodConfig
-from regionfed.method.conflict import conflict, label_divergence
-from regionfed.method.router import (
-    PaperRouter,
-    RegionFacts,
-    ResidualRouter,
-    Router,
-    RouterState,
-)
+from regionfed.method.conflict import conflict
 from regionfed.method.server_opt import derive_mean_update
 from regionfed.method.strategies import (
     Grad,
@@ -32,9 +24,9 @@ from regionfed.method.strategies import (
     Strategy,
 )
 from regionfed.method.strength import strength
-from regionfed.privacy.conflict_gate import ConflictGate
 from regionfed.privacy.terms import RegionTerms
 from regionfed_coordinator.measured import measured_conflict
+from regionfed_coordinator.routing import route
 from regionfed_coordinator.state import RegionState
 
 
@@ -50,19 +42,6 @@ def strategy_named(name: str, config: FederationConfig, *, round_: int = 1) -> S
         "residual": Residual(eta_res=eta_res, decay=method.residual.decay),
     }
     return made[name]
-
-
-def router_of(method: MethodConfig) -> Router | None:
-    """The router of a Dynamic strategy, or None where the configuration fixes the strategy."""
-    paper = PaperRouter(
-        tau_d=method.dynamic.conflict,
-        tau_h=method.dynamic.divergence,
-        size_ratio=method.dynamic.size_ratio,
-        cooldown=method.dynamic.cooldown,
-    )
-    if method.strategy == "dynamic-paper":
-        return paper
-    return ResidualRouter(fallback=paper) if method.strategy == "dynamic" else None
 
 
 def absorb(
@@ -106,9 +85,10 @@ def absorb(
     if not gate.measured_alpha:
         # Not a measurement but noise: it is not shown as one.
         personal = {"alpha": alpha, "gate": gate.reason}
-    name, why, h, memory = _route(config, region, shared, state, d=d, mu=mu, gate=gate)
-    if h is not None:
-        personal["divergence"] = h
+    chosen = route(config, region, shared, state, measured=measured, mu=mu)
+    if chosen.divergence is not None:
+        personal["divergence"] = chosen.divergence
+    name = chosen.strategy
     strategy = strategy_named(name, config, round_=step)
     theta_r = None
     if strategy.needs.stateful:
@@ -128,8 +108,8 @@ def absorb(
         part=part,
         part_round=state.round,
         strategy=name,
-        why=why,
-        router=memory,
+        why=chosen.why,
+        router=chosen.memory,
         personal=personal,
         history=[
             *state.history,
@@ -138,44 +118,7 @@ def absorb(
                 "conflict": d,
                 "alpha": alpha,
                 "strategy": name,
-                "squared": measured.squared,
+                **measured.entry(),
             },
         ],
     )
-
-
-def _route(
-    config: FederationConfig,
-    region: str,
-    shared: dict[str, Any],
-    state: RegionState,
-    *,
-    d: float,
-    mu: float,
-    gate: ConflictGate,
-) -> tuple[str, str, float | None, dict[str, Any]]:
-    """Strategy of this region, why, h_r where it was needed, and the router's memory."""
-    router = router_of(config.method)
-    if router is None:
-        return config.method.regional, "set by the configuration", None, state.router
-    if not gate.routing:
-        return "residual", gate.reason, None, state.router
-    own, everyone = state.labels, dict(shared.get("labels", {}))
-    names = sorted(set(own) | set(everyone))
-    h = (
-        label_divergence([own.get(n, 0.0) for n in names], [everyone.get(n, 0.0) for n in names])
-        if names
-        else 0.0
-    )
-    floor = dict(shared.get("floors", {})).get(region)
-    facts = RegionFacts(
-        d=d,
-        mu=mu,
-        h=h,
-        size=float(state.examples),
-        mean_size=float(shared.get("mean_examples", state.examples)),
-        floor=None if floor is None else float(floor),
-    )
-    memory = RouterState.from_dict(state.router) if state.router else RouterState()
-    choice = router.choose(facts, memory, round_=state.round)
-    return choice.strategy, choice.reason, h, memory.after(choice.strategy, facts).to_dict()

@@ -17,7 +17,8 @@ from regionfed.messages import (
     TrainOrder,
     WireMessage,
 )
-from regionfed.privacy.terms import Channel, RegionTerms
+from regionfed.privacy.quantities import Channel
+from regionfed.privacy.terms import RegionTerms
 from regionfed.secagg.encoding import signed_sum
 from regionfed.secagg.masks import require_words
 from regionfed_coordinator.region import Region, Traffic

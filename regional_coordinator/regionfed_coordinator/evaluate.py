@@ -27,10 +27,11 @@ from regionfed.method.rivals import ON_DEVICES
 from regionfed.method.router import RouterState
 from regionfed.method.strategies import ClientWork, RegionView, Strategy
 from regionfed.privacy.modes import Mode
-from regionfed_coordinator.absorb import absorb, router_of, strategy_named
+from regionfed_coordinator.absorb import absorb, strategy_named
 from regionfed_coordinator.private_evaluate import evaluate_privately
 from regionfed_coordinator.region import Region, Traffic
 from regionfed_coordinator.release import charge_raw
+from regionfed_coordinator.routing import router_of
 from regionfed_coordinator.state import RegionState
 
 Counts = dict[str, dict[str, float]]

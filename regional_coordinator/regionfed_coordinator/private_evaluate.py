@@ -17,13 +17,14 @@ from regionfed.errors import PrivacyError, QuorumError
 from regionfed.messages import EvaluateOrder, RegionOrder, RegionScores, Vector
 from regionfed.method.strategies import ClientWork, RegionView, Strategy
 from regionfed.privacy.metric_vector import metric_counts
-from regionfed.privacy.terms import Channel, RegionTerms
+from regionfed.privacy.quantities import Channel
+from regionfed.privacy.terms import RegionTerms
 from regionfed_coordinator.absorb import absorb, strategy_named
 from regionfed_coordinator.collect import collect
 from regionfed_coordinator.keep import keep_on_devices
 from regionfed_coordinator.measure import measure
 from regionfed_coordinator.region import Region, Traffic
-from regionfed_coordinator.release import Release, release_sum
+from regionfed_coordinator.release import Release, release_sums
 from regionfed_coordinator.state import RegionState
 
 UNCHECKED = "unchecked"
@@ -44,7 +45,7 @@ class _Phase:
     def ask(self, channel: Channel, **fields: Any) -> Release:
         """One charged release of the round's cohort."""
         order, terms = self.order, self.terms
-        self.region.require_affordable(order, terms, [terms.event(channel, round=order.round)])
+        self.region.require_affordable(order, terms, terms.events(channel, round=order.round))
         message = EvaluateOrder(
             run=order.run,
             region=self.region.name,
@@ -64,7 +65,8 @@ class _Phase:
             cohort=self.region.cohort(order),
             traffic=self.traffic,
         )
-        release = release_sum(self.region, order, self.terms, collected, channel=channel)
+        released = release_sums(self.region, order, terms, collected, channel=channel)
+        (release,) = released.values()
         self.charges.append(release.charge)
         return release
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -26,6 +26,7 @@ from regionfed.privacy.desk_ledger import (
 from regionfed.privacy.events import Event
 from regionfed.privacy.ledger_records import LedgerTerms
 from regionfed.privacy.modes import Mode
+from regionfed.privacy.quantities import Quantity
 from regionfed.privacy.terms import RegionTerms
 from regionfed.tasks.spec import TaskSpec
 from regionfed.training.seeds import derive_seed
@@ -99,14 +100,14 @@ class Region:
         return answer
 
     def require_affordable(
-        self, order: RegionOrder, terms: RegionTerms, events: Sequence[Event]
+        self, order: RegionOrder, terms: RegionTerms, events: Mapping[Quantity, Event]
     ) -> None:
         """Raise BudgetExhausted where the ledger could not pay `events`; nothing is charged.
 
         Asked before clients are, so that nobody trains for a release that cannot be made.
         """
-        if events:
-            self.bridge.charge(afford_request(order.run, terms.ledger(self.name), events))
+        ledger = terms.ledger(self.name)
+        self.bridge.charge(afford_request(order.run, ledger, [*events.values()]))
 
     def mark_released(self) -> None:
         """Note in the ledger that what was charged has left; not knowing it is harmless."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from regionfed.messages import RegionOrder, Vector
 from regionfed.privacy.desk_ledger import ChargeAnswer
@@ -22,7 +23,8 @@ from regionfed.privacy.mechanisms import (
     noised_mean,
 )
 from regionfed.privacy.modes import Mode
-from regionfed.privacy.terms import Channel, RegionTerms
+from regionfed.privacy.quantities import Channel, Quantity
+from regionfed.privacy.terms import RegionTerms
 from regionfed.secagg.config import Block
 from regionfed_coordinator.collect import Collected
 from regionfed_coordinator.region import Region
@@ -37,37 +39,32 @@ class Release:
     noise_std: float
     charge: dict[str, Any]
 
+    def times(self, factor: float) -> Release:
+        """The release in units that are `factor` times as large, its clip with it."""
+        if factor == 1.0:
+            return self
+        charge = {**self.charge, "clipping_norm": self.charge["clipping_norm"] * factor}
+        return Release(self.vector * np.float32(factor), self.noise_std * factor, charge)
 
-def release_sum(
+
+def release_sums(
     region: Region,
     order: RegionOrder,
     terms: RegionTerms,
     collected: Collected,
     *,
     channel: Channel,
-) -> Release:
-    """Charge and release one channel's sum over the public expected cohort.
+) -> dict[Quantity, Release]:
+    """Charge every quantity of a channel's sum, then release them over the expected cohort.
 
     Correlated noise is not drawn here (`release_correlated`). Raises BudgetExhausted before
     anything is released, PrivacyError where a rule of the ledger forbids it.
     """
-    (block,) = terms.blocks(channel)
-    event = terms.event(channel, round=order.round)
-    answer = region.charge(order, terms, event, collected.clients)
-    noise = None
-    if terms.mode is not Mode.CLIENT_STRICT:
-        noise = integer_gaussian(
-            block.length,
-            noise_multiplier=block.noise_multiplier,
-            clip_norm=block.clip,
-            scale=block.scale,
-        )
-    vector = noised_mean(
-        collected.sums[block.name], noise, scale=block.scale, expected_cohort=terms.expected
-    )
-    return Release(
-        vector, _noise_std(terms, block, len(collected.clients)), _charge(event, block, answer)
-    )
+    charges = _charged(region, order, terms, collected, channel=channel)
+    return {
+        quantity: _independent(terms, collected, block, charge)
+        for quantity, block, charge in charges
+    }
 
 
 def release_correlated(
@@ -76,26 +73,69 @@ def release_correlated(
     terms: RegionTerms,
     collected: Collected,
     state: RegionState,
-) -> tuple[Release, RegionState]:
-    """As `release_sum` for the training sum of client-mf; the state keeps the noise.
+    *,
+    channel: Channel,
+) -> tuple[dict[Quantity, Release], RegionState]:
+    """As `release_sums` for the training sum of client-mf; the state keeps the update's noise.
 
     The state has to become durable together with the release. A round that was skipped draws its
-    noise too, because participations are counted in rounds (module matrix_factorisation).
+    noise too, because participations are counted in rounds (module matrix_factorisation). What
+    travels beside the update has independent noise.
     """
-    (block,) = terms.blocks(Channel.TRAIN)
-    event = terms.event(Channel.TRAIN, round=order.round)
-    answer = region.charge(order, terms, event, collected.clients)
-    source = _source(terms, block, state)
-    for _ in range(order.round - 1 - state.noise_round):
-        source.next()
-    noise = integer_noise(source.next(), scale=block.scale)
-    vector = noised_mean(
+    released: dict[Quantity, Release] = {}
+    for quantity, block, charge in _charged(region, order, terms, collected, channel=channel):
+        if quantity is not Quantity.UPDATE:
+            released[quantity] = _independent(terms, collected, block, charge)
+            continue
+        source = _source(terms, block, state)
+        for _ in range(order.round - 1 - state.noise_round):
+            source.next()
+        noise = integer_noise(source.next(), scale=block.scale)
+        kept = source.state()["history"].astype(np.float32).reshape(-1)
+        state = replace(state, noise=kept, noise_round=order.round)
+        std = source.innovation_std / terms.expected
+        released[quantity] = Release(_mean(terms, collected, block, noise), std, charge)
+    return released, state
+
+
+def _charged(
+    region: Region,
+    order: RegionOrder,
+    terms: RegionTerms,
+    collected: Collected,
+    *,
+    channel: Channel,
+) -> list[tuple[Quantity, Block, dict[str, Any]]]:
+    """Each quantity with its block and its durable charge; nothing is noised before all are."""
+    found = []
+    events = terms.events(channel, round=order.round)
+    for (quantity, event), block in zip(events.items(), terms.blocks(channel), strict=True):
+        answer = region.charge(order, terms, event, collected.clients)
+        found.append((quantity, block, _charge(event, block, answer)))
+    return found
+
+
+def _independent(
+    terms: RegionTerms, collected: Collected, block: Block, charge: dict[str, Any]
+) -> Release:
+    noise = None
+    if terms.mode is not Mode.CLIENT_STRICT:
+        noise = integer_gaussian(
+            block.length,
+            noise_multiplier=block.noise_multiplier,
+            clip_norm=block.clip,
+            scale=block.scale,
+        )
+    std = _noise_std(terms, block, len(collected.clients))
+    return Release(_mean(terms, collected, block, noise), std, charge)
+
+
+def _mean(
+    terms: RegionTerms, collected: Collected, block: Block, noise: NDArray[np.int64] | None
+) -> Vector:
+    return noised_mean(
         collected.sums[block.name], noise, scale=block.scale, expected_cohort=terms.expected
     )
-    kept = source.state()["history"].astype(np.float32).reshape(-1)
-    charge = _charge(event, block, answer)
-    std = source.innovation_std / terms.expected
-    return Release(vector, std, charge), replace(state, noise=kept, noise_round=order.round)
 
 
 def release_mean(
@@ -103,8 +143,8 @@ def release_mean(
 ) -> Release:
     """Mode paper: clip the regional mean and noise it, charged to the region as a whole."""
     section = terms.config.privacy
-    sigma = terms.multiplier(Channel.TRAIN)
-    event = terms.event(Channel.TRAIN, round=order.round)
+    sigma = terms.multiplier(Quantity.UPDATE)
+    event = terms.event(Quantity.UPDATE, round=order.round)
     answer = region.charge(order, terms, event, clients)
     vector = add_gaussian(
         clip(mean, section.clipping_norm).vector,

@@ -17,7 +17,7 @@ from regionfed.messages import (
     unpack_step,
 )
 from regionfed.messages.summed import SECURE, Scalar
-from regionfed.privacy.terms import Channel
+from regionfed.privacy.quantities import Channel
 from regionfed.secagg import (
     MaskReply,
     OpenReply,

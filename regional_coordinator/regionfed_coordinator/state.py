@@ -20,7 +20,9 @@ class RegionState(WireMessage):
     strategy and its reason, rho and its verdict. `router` is the memory of Dynamic. `noise` are
     the past vectors of correlated noise one after the other, newest first, and `noise_round` the
     last round that has one; they are as secret as un-noised sums. `control` are the rounds in which
-    clients moved SCAFFOLD's c_i (see `control`).
+    clients moved SCAFFOLD's c_i (see `control`). `clipping_norm` is the C of the
+    next round under adaptive clipping (0: the configured one), and `census` what the clients are
+    asked for once (module census), empty until then.
     """
 
     round: int = 0
@@ -39,4 +41,6 @@ class RegionState(WireMessage):
     noise: Vector | None = None
     noise_round: int = 0
     control: dict[str, list[int]] = field(default_factory=dict)
+    clipping_norm: float = 0.0
+    census: dict[str, Any] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)

@@ -20,12 +20,14 @@ from regionfed.method.conflict import variance_from_halves
 from regionfed.method.exact import ExactMean
 from regionfed.privacy.example_ledger import SPENT
 from regionfed.privacy.modes import Mode
-from regionfed.privacy.terms import Channel, RegionTerms
+from regionfed.privacy.quantities import Channel
+from regionfed.privacy.terms import RegionTerms
 from regionfed.secagg.encoding import decode
 from regionfed_coordinator.collect import collect
 from regionfed_coordinator.control import control_orders, counted_rounds, with_answers
+from regionfed_coordinator.private_train import train_privately
 from regionfed_coordinator.region import Region, Traffic
-from regionfed_coordinator.release import release_correlated, release_mean, release_sum
+from regionfed_coordinator.release import release_mean
 from regionfed_coordinator.state import RegionState
 
 BUDGET = "budget"
@@ -102,7 +104,7 @@ def train_region(
         buffers=order.buffers,
     )
     traffic = Traffic()
-    how = _sum if terms.sums_only else _mean
+    how = train_privately if terms.mode.per_client else _sum if terms.sums_only else _mean
     try:
         return how(region, order, state, terms, message, traffic)
     except BudgetExhausted as error:
@@ -136,44 +138,33 @@ def _sum(
     message: TrainOrder,
     traffic: Traffic,
 ) -> tuple[RegionUpdate, RegionState]:
-    """Clients send integers to be summed: the release is the noised mean, or the plain one."""
-    if terms.mode.per_client:
-        region.require_affordable(order, terms, [terms.event(Channel.TRAIN, round=order.round)])
-    cohort = region.cohort(order)
+    """Mode off under masks: clients send integers to be summed, the release is their plain mean."""
     collected = collect(
         region,
         order,
         terms,
         channel=Channel.TRAIN,
         message=message,
-        cohort=cohort,
+        cohort=region.cohort(order),
         traffic=traffic,
     )
-    report: dict[str, Any] = {"clients": len(collected.clients), "seconds": collected.seconds}
-    buffers = None
-    if terms.mode is Mode.OFF:
-        means = {
-            block.name: decode(collected.sums[block.name], block, dtype=np.float64)
-            / len(collected.clients)
-            for block in terms.blocks(Channel.TRAIN)
-        }
-        update = means[Channel.TRAIN.value].astype(np.float32)
-        if "buffers" in means:
-            buffers = means["buffers"].astype(np.float32)
-    else:
-        if terms.mode is Mode.CLIENT_MF:
-            release, state = release_correlated(region, order, terms, collected, state)
-        else:
-            release = release_sum(region, order, terms, collected, channel=Channel.TRAIN)
-        update = release.vector
-        report |= {"privacy": [release.charge], "noise_std": release.noise_std}
+    means = {
+        block.name: decode(collected.sums[block.name], block, dtype=np.float64)
+        / len(collected.clients)
+        for block in terms.blocks(Channel.TRAIN)
+    }
+    update = means[Channel.TRAIN.value].astype(np.float32)
     answer = RegionUpdate(
         region=region.name,
         round=order.round,
         weight=1,
         update=update,
-        buffers=buffers,
-        report={**traffic.report(), **report},
+        buffers=means["buffers"].astype(np.float32) if "buffers" in means else None,
+        report={
+            **traffic.report(),
+            "clients": len(collected.clients),
+            "seconds": collected.seconds,
+        },
     )
     return answer, replace(
         state, round=order.round, theta=order.theta, update=update, examples=0, labels={}

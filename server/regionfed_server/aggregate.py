@@ -20,6 +20,7 @@ from regionfed.method.conflict import (
     noise_floor,
 )
 from regionfed.method.exact import ExactMean
+from regionfed_server.sketched import Pairs, calibrated, sketched_conflict
 
 _MEMORY_BYTES = 64 << 20
 
@@ -30,16 +31,21 @@ class Releases:
     Small vectors stay in memory; large ones go to files of a scratch folder, so that the server's
     memory does not grow with the number of regions. With `control` regions also send the mean
     change of their clients' control variates (SCAFFOLD), which weighs by the clients behind it.
+    `sketch_width` is the length of the conflict sketches that regions may send.
     """
 
-    def __init__(self, size: int, buffer_size: int, *, control: bool = False) -> None:
+    def __init__(
+        self, size: int, buffer_size: int, *, control: bool = False, sketch_width: int = 0
+    ) -> None:
         self.size = size
+        self.sketch_width = sketch_width
         self.buffer_size = buffer_size
         self.mean = ExactMean(size)
         self.buffers = ExactMean(buffer_size) if buffer_size else None
         self.control = ExactMean(size) if control else None
         self.reports: dict[str, RegionUpdate] = {}
         self.skipped: dict[str, str] = {}
+        self.sketches: dict[str, Vector] = {}
         self._vectors: dict[str, Vector] = {}
         self._scratch = (
             tempfile.TemporaryDirectory(prefix="regionfed-round-")
@@ -65,6 +71,10 @@ class Releases:
             self.control.add(finite_vector("control", answer.control, self.size), clients)
         if self.buffers is not None:
             self.buffers.add(finite_vector("buffers", answer.buffers, self.buffer_size))
+        if answer.sketch is not None:
+            if not float(answer.report.get("sketch_std", 0.0)) > 0:
+                raise UpdateError("a conflict sketch that does not say how it is noised")
+            self.sketches[name] = finite_vector("sketch", answer.sketch, self.sketch_width)
         self.mean.add(update, answer.weight)
         self._vectors[name] = self._keep(name, update)
         self.reports[name] = answer
@@ -94,13 +104,15 @@ class Insight:
 
     `energies` is what noise alone adds to the square of a region's distance from the mean, known
     where all releases carry their noise level; d_r is then debiased by it, and there is no matrix,
-    because distances between noised vectors rank noise (privacy section 4).
+    because distances between noised vectors rank noise (privacy section 4). Where regions released
+    sketches, `sketched` has what those say, and d_r is taken from it.
     """
 
     conflicts: dict[str, float] = field(default_factory=dict)
     floors: dict[str, float] = field(default_factory=dict)
     energies: dict[str, float] = field(default_factory=dict)
     matrix: ConflictMatrix | None = None
+    sketched: Pairs = field(default_factory=dict)
 
 
 def insight(releases: Releases, mean: Vector) -> Insight:
@@ -131,11 +143,15 @@ def _under_noise(
     variance = np.square(noises)
     per_coordinate = (1.0 - 2.0 * weights) * variance + float(np.dot(weights**2, variance))
     energies = dict(zip(vectors, (float(v) for v in mean.size * per_coordinate), strict=True))
-    conflicts = {
-        name: math.sqrt(max(0.0, conflict(vector, mean) ** 2 - energies[name]))
+    sketched = sketched_conflict(releases.sketches, releases.reports)
+    squares = {
+        name: sketched[name][0]
+        if name in sketched
+        else conflict(vector, mean) ** 2 - energies[name]
         for name, vector in vectors.items()
     }
-    return Insight(conflicts=conflicts, energies=energies)
+    conflicts = {name: math.sqrt(max(0.0, square)) for name, square in squares.items()}
+    return Insight(conflicts=conflicts, energies=energies, sketched=sketched)
 
 
 def shared_scalars(shared: dict[str, Any], releases: Releases, found: Insight) -> dict[str, Any]:
@@ -147,7 +163,10 @@ def shared_scalars(shared: dict[str, Any], releases: Releases, found: Insight) -
         for name, count in dict(report.get("labels", {})).items():
             labels[name] = labels.get(name, 0.0) + float(count)
     new = dict(shared)
-    if "mu" not in new and found.conflicts:
+    if found.sketched:
+        windows = [int(report.get("conflict_window", 0)) for report in reports]
+        new |= calibrated(shared, found.sketched, window=max(windows))
+    elif "mu" not in new and found.conflicts:
         new["mu"] = calibrate_mu(list(found.conflicts.values()))
     if sizes:
         new["mean_examples"] = sum(sizes) / len(sizes)

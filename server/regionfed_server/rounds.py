@@ -157,6 +157,7 @@ class GlobalRun:
             state.theta.size,
             0 if state.buffers is None else state.buffers.size,
             control=state.control is not None,
+            sketch_width=self.config.privacy.sketch_width,
         )
         try:
             self._train(state, current, releases)

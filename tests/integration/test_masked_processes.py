@@ -13,6 +13,7 @@ import pytest
 
 from regionfed.config.federation import FederationConfig
 from regionfed.engine import simulate
+from regionfed.engine.enrol import enrol
 from regionfed.flower.local import Fault
 from regionfed.launch import LocalFederation
 from regionfed.run.folder import RunFolder
@@ -71,6 +72,7 @@ def test_real_processes_end_with_the_simulated_bits(tmp_path: Path) -> None:
     config = configure(masked=True)
     result, alone = simulated(config, tmp_path / "simulate")
     processes = RunFolder.create(config, out=tmp_path / "up")
+    enrol(config, processes)
     deployed = LocalFederation(config, processes).run()
     assert deployed.status == result.status == "ok"
     assert (deployed.left_out, deployed.skipped) == ((), ())
@@ -89,6 +91,7 @@ def test_a_client_killed_between_its_shares_and_its_vector(tmp_path: Path, for_g
     faults = {region: {client: Fault(error="switched off")}} if for_good else {}
     expected, alone = simulated(config, tmp_path / "simulate", **faults)
     folder = RunFolder.create(config, out=tmp_path / "up")
+    enrol(config, folder)
     killed: list[int] = []
     with LocalFederation(config, folder) as federation:
 

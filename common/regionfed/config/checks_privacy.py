@@ -8,13 +8,14 @@ from regionfed.config.federation import FederationConfig
 from regionfed.config.problem import Problem
 
 _CLIENT_MODES = ("client", "client-mf", "client-strict")
+_PARTS = ("interp", "meta", "grad", "dynamic", "dynamic-paper")
 
 
 def privacy_problems(config: FederationConfig, *, asked: int | None) -> Iterator[Problem]:
     """Everything about privacy that cannot work; `asked` are the clients per round and region."""
     yield from _mode(config)
     yield from _weights(config)
-    yield from _not_built(config)
+    yield from _adaptive(config)
     yield from _strategy(config)
     if config.privacy.example_level:
         yield from _example_level(config)
@@ -100,14 +101,28 @@ def _weights(config: FederationConfig) -> Iterator[Problem]:
             )
 
 
-def _not_built(config: FederationConfig) -> Iterator[Problem]:
+def _adaptive(config: FederationConfig) -> Iterator[Problem]:
     section = config.privacy
-    if section.adaptive_clipping:
+    if not section.adaptive_clipping:
+        return
+    key = "privacy.adaptive_clipping"
+    if section.mode == "client-mf":
         yield Problem(
-            "privacy.adaptive_clipping",
-            "privacy.adaptive_clipping = true would change C between rounds, but C is among the "
-            "terms that clients agree to for a whole run; set it to false and choose "
-            "clipping_norm, near the median norm of the updates",
+            key,
+            f"{key} = true changes C between rounds, and the correlated noise of mode 'client-mf' "
+            "cancels over rounds of one C only; set it to false, or mode = 'client'",
+        )
+    elif section.mode not in _CLIENT_MODES:
+        yield Problem(
+            key,
+            f"{key} = true follows the norms that clients clip at, and in privacy.mode = "
+            f"'{section.mode}' they clip at none; set it to false, or mode = 'client'",
+        )
+    elif section.budget.clip_bit_share == 0:
+        yield Problem(
+            "privacy.budget.clip_bit_share",
+            f"{key} = true asks every client for a bit, and privacy.budget.clip_bit_share = 0 "
+            "leaves nothing to noise it with; set a share such as 0.01",
         )
 
 
@@ -127,13 +142,15 @@ def _strategy(config: FederationConfig) -> Iterator[Problem]:
     if section.mode not in _CLIENT_MODES:
         return
     if method.strategy == "dynamic-paper":
-        yield Problem(
-            "method.strategy",
-            "method.strategy = 'dynamic-paper' routes by label histograms and dataset sizes, "
-            f"which do not leave a client in privacy.mode = '{section.mode}'; set strategy = "
-            "'residual', 'grad' or 'dynamic'",
-        )
-    if method.personalise_every and method.strategy in ("interp", "meta", "grad", "dynamic"):
+        for name in ("histogram_share", "size_share"):
+            if getattr(section.budget, name) == 0:
+                yield Problem(
+                    f"privacy.budget.{name}",
+                    "method.strategy = 'dynamic-paper' routes by label histograms and dataset "
+                    f"sizes, and privacy.budget.{name} = 0 leaves nothing to noise them with; "
+                    "set a share, or strategy = 'residual', 'grad' or 'dynamic'",
+                )
+    if method.personalise_every and method.strategy in _PARTS:
         yield Problem(
             "method.personalise_every",
             f"method.personalise_every = {method.personalise_every} would look at the clients' "

@@ -11,7 +11,8 @@ from regionfed.data.open import open_data
 from regionfed.identity.secure_files import DIRECTORY, OPERATOR, enrol_clients, sign_channels
 from regionfed.models.describe import describe
 from regionfed.privacy.budget import LOOKS_AHEAD
-from regionfed.privacy.terms import Channel, RegionTerms, asked_at_the_end
+from regionfed.privacy.quantities import Channel
+from regionfed.privacy.terms import RegionTerms, asked_at_the_end
 from regionfed.run.files import write_atomically
 from regionfed.run.folder import RunFolder
 from regionfed.secagg import OperatorKey
@@ -56,4 +57,5 @@ def signed_channels(terms: RegionTerms) -> tuple[Channel, ...]:
     if not terms.mode.per_client:
         return (Channel.TRAIN,)
     works = terms.config.method.strategy in LOOKS_AHEAD
-    return (Channel.TRAIN, *asked_at_the_end(terms, works=works))
+    training = (Channel.FIRST, Channel.TRAIN) if terms.asks_once else (Channel.TRAIN,)
+    return (*training, *asked_at_the_end(terms, works=works))

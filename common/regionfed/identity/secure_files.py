@@ -15,7 +15,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from regionfed.errors import IdentityError
-from regionfed.privacy.terms import Channel, RegionTerms
+from regionfed.privacy.quantities import Channel
+from regionfed.privacy.terms import RegionTerms
 from regionfed.run.files import write_atomically
 from regionfed.secagg import DeviceKeys, Directory, OperatorKey, SecAggConfig, SignedConfig
 

@@ -12,8 +12,10 @@ class TrainOrder(WireMessage):
     """Train from `start` (theta_t, or theta_t + theta_r where the strategy keeps a residual).
 
     `attempt` tells apart two askings of one round and `step` is the packed masking request; both
-    are for clients whose answers are only summed. `control` is SCAFFOLD's c, (d,), and
-    `control_round` the last round of which c counts this client's c_i (0: none yet).
+    are for clients whose answers are only summed, and so are `channel`, the vector that is asked
+    for (regionfed.privacy.quantities), and `clipping_norm`, the C in force under adaptive
+    clipping (0: the configured one). `control` is SCAFFOLD's c, (d,), and `control_round` the last
+    round of which c counts this client's c_i (0: none yet).
     """
 
     run: str
@@ -27,6 +29,8 @@ class TrainOrder(WireMessage):
     step: bytes = b""
     control: Vector | None = None
     control_round: int = 0
+    channel: str = "train"
+    clipping_norm: float = 0.0
 
 
 @dataclass(frozen=True)

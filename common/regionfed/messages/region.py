@@ -36,6 +36,7 @@ class RegionOrder(WireMessage):
 class RegionUpdate(WireMessage):
     """A region's part of a round: g~_r and its own weight, or the reason why it was skipped.
 
+    `sketch` is the noised mean of the clients' conflict sketches, (k,), where one was asked for.
     `report` carries scalars about the exchange: who answered, who was left out and why, bytes,
     seconds, and with DP on the accounting of the release. `control` is the mean change of its
     clients' c_i (SCAFFOLD), (d,), over the `clients` of the report.
@@ -47,6 +48,7 @@ class RegionUpdate(WireMessage):
     skipped: str = ""
     update: Vector | None = None
     buffers: Vector | None = None
+    sketch: Vector | None = None
     report: dict[str, Any] = field(default_factory=dict)
     control: Vector | None = None
 

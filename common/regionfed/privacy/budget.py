@@ -29,7 +29,7 @@ DEFAULT_EPSILON = 2.0
 DEFAULT_DELTA = 1e-5
 DEFAULT_ROUNDS = 50
 DEFAULT_PARTICIPATIONS = 5
-LOOKS_AHEAD = ("interp", "meta", "dynamic")
+LOOKS_AHEAD = ("interp", "meta", "dynamic", "dynamic-paper")
 """Strategies that look, or may look, at the clients' data a second time."""
 
 DEFAULT_SHARES: Mapping[str, float] = MappingProxyType(

@@ -50,14 +50,40 @@ class BudgetConfig(Section):
         lt=1,
         description="Share for the noised losses that choose rho after the last round; 0: rho is 1.",
     )
+    sketch_share: float = Field(
+        default=0.10,
+        ge=0,
+        lt=1,
+        description="Share for the conflict sketch, where conflict is acted on and the cohort is "
+        "large enough; else it goes to training.",
+    )
+    clip_bit_share: float = Field(
+        default=0.01,
+        ge=0,
+        lt=1,
+        description="Share for the bits of adaptive clipping; without it, it goes to training.",
+    )
+    histogram_share: float = Field(
+        default=0.04,
+        ge=0,
+        lt=1,
+        description="Share for the intent histogram, asked once by `dynamic-paper`.",
+    )
+    size_share: float = Field(
+        default=0.02,
+        ge=0,
+        lt=1,
+        description="Share for the dataset size, asked once by `dynamic-paper`.",
+    )
 
     @model_validator(mode="after")
     def _leaves_training_a_share(self) -> BudgetConfig:
-        if self.evaluation_share + self.loss_share >= 1:
-            raise ValueError(
-                f"evaluation_share ({self.evaluation_share:g}) and loss_share "
-                f"({self.loss_share:g}) leave training no share of the budget; lower them"
-            )
+        shares = {
+            name: getattr(self, name) for name in type(self).model_fields if name.endswith("_share")
+        }
+        if sum(shares.values()) >= 1:
+            told = ", ".join(f"{name} ({value:g})" for name, value in shares.items() if value)
+            raise ValueError(f"{told} leave training no share of the budget; lower them")
         return self
 
 
@@ -97,7 +123,18 @@ class PrivacyConfig(Section):
         default=None, ge=1, description="Public divisor of the sum; default: the configured cohort."
     )
     adaptive_clipping: bool = Field(
-        default=False, description="Move C towards a quantile of the updates' norms."
+        default=False,
+        description="Move C towards a quantile of the updates' norms, from `clipping_norm` on; "
+        "needs 100 clients per region and round, else C stays.",
+    )
+    clip_quantile: float = Field(
+        default=0.5, gt=0, lt=1, description="Share of updates that adaptive clipping leaves whole."
+    )
+    sketch_width: int = Field(
+        default=32, ge=32, le=64, description="Numbers in a conflict sketch, k."
+    )
+    size_clip: float = Field(
+        default=1000.0, gt=0, description="Examples that one client counts at most for n_r."
     )
     example_level: bool = Field(
         default=False,

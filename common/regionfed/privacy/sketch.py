@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from regionfed.errors import PrivacyError, UpdateError
 from regionfed.privacy.mechanisms import Vector, clip
+from regionfed.training.seeds import derive_seed
 
 DEFAULT_WIDTH = 32
 _CHUNK = 1 << 20
@@ -39,6 +40,11 @@ def count_sketch(vector: Vector, *, width: int = DEFAULT_WIDTH, seed: int) -> Ve
         np.negative(chunk, out=chunk, where=(draws & 1).astype(bool))
         out += np.bincount(draws >> 1, weights=chunk, minlength=width)
     return out.astype(np.float32)
+
+
+def sketch_seed(seed: int, round: int) -> int:
+    """Public seed of a round's sketches, from the run's; a new one each round averages the hashes."""
+    return derive_seed(seed, round, "conflict-sketch")
 
 
 def client_sketch(

@@ -1,7 +1,6 @@
 """What one region's clients are asked for in a run, with which bounds and which noise.
 
-Computed from the configuration alone, so that every tier comes to the same terms by itself. A
-channel is one kind of exchange in which clients send integers that are only ever summed.
+Computed from the configuration alone, so that every tier comes to the same terms by itself.
 """
 
 from __future__ import annotations
@@ -9,16 +8,21 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from fractions import Fraction
 from functools import cached_property
 
 from regionfed.config.federation import FederationConfig
 from regionfed.errors import ConfigError
 from regionfed.privacy import gdp
+from regionfed.privacy.adaptive_clip import CLIP_BIT_SENSITIVITY
+from regionfed.privacy.blocks import Shape, noised_block, plain_blocks, skellam_block
 from regionfed.privacy.budget import training_uses
 from regionfed.privacy.events import (
+    ClipBit,
+    ConflictSketch,
+    DatasetSize,
     EvaluationMetrics,
+    IntentHistogram,
     LookAheadUpdate,
     LossGrid,
     Noise,
@@ -28,24 +32,23 @@ from regionfed.privacy.events import (
     Unit,
 )
 from regionfed.privacy.ledger_records import LedgerTerms
-from regionfed.privacy.mechanisms import rounded_clip_norm
 from regionfed.privacy.metric_vector import metric_bound, metric_names
 from regionfed.privacy.modes import Mode
-from regionfed.privacy.skellam import share_variance, skellam_charged_multiplier
+from regionfed.privacy.quantities import (
+    ONCE,
+    Beside,
+    Channel,
+    Quantity,
+    beside,
+    histogram_labels,
+    share,
+)
 from regionfed.secagg.config import SCALE_LORA, Block, SecAggConfig
 from regionfed.tasks.spec import TaskSpec
 
 NO_DIRECTORY = bytes(32)
-_LARGEST = 2**31 - 1
-
-
-class Channel(StrEnum):
-    """Exchanges in which clients send nothing but summed integers."""
-
-    TRAIN = "train"
-    LOOK_AHEAD = "look-ahead"
-    LOSSES = "losses"
-    METRICS = "metrics"
+_WHOLE_EXAMPLES = 1.0
+"""Steps per example in the sum of dataset sizes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +86,7 @@ class RegionTerms:
     def check(self) -> None:
         """Raise ConfigError or SecureAggregationError for sums that cannot be taken."""
         if self.sums_only:
-            self.secagg(Channel.TRAIN)
+            self.secagg(Channel.FIRST if self.asks_once else Channel.TRAIN)
 
     @property
     def mode(self) -> Mode:
@@ -150,37 +153,51 @@ class RegionTerms:
                 low = middle
         return low**2
 
-    def multiplier(self, channel: Channel) -> float:
-        """Noise over exact sensitivity of a channel's release: what the ledger is charged."""
-        section = self.config.privacy
-        budget = section.budget
-        if channel is Channel.METRICS:
-            return math.sqrt(1.0 / (budget.evaluation_share * self._mu_squared))
-        if channel is Channel.LOSSES:
-            return math.sqrt(1.0 / (budget.loss_share * self._mu_squared))
-        if section.noise_multiplier is not None:
-            return section.noise_multiplier
-        share = 1.0 - budget.evaluation_share - budget.loss_share
-        uses = training_uses(self.config)
-        return math.sqrt(uses / (share * self._mu_squared))
+    @cached_property
+    def beside(self) -> Beside:
+        """What the training vector carries beside the update."""
+        if not self.mode.per_client:
+            return Beside((), {})
+        return beside(self.config, cohort=self.cohort, tasks=self.tasks)
+
+    @property
+    def asks_once(self) -> bool:
+        """Whether the region's first training vector carries more than the later ones."""
+        return any(quantity in ONCE for quantity in self.beside.asked)
+
+    def quantities(self, channel: Channel) -> tuple[Quantity, ...]:
+        """What a channel's vector consists of, in order."""
+        if not channel.trains:
+            return (Quantity(channel.value),)
+        first = channel is Channel.FIRST
+        return (Quantity.UPDATE, *(q for q in self.beside.asked if first or q not in ONCE))
+
+    def multiplier(self, quantity: Quantity) -> float:
+        """Noise over exact sensitivity of a quantity's release: what the ledger is charged."""
+        section, budget = self.config.privacy, self.config.privacy.budget
+        if quantity in (Quantity.UPDATE, Quantity.LOOK_AHEAD):
+            if section.noise_multiplier is not None:
+                return section.noise_multiplier
+            others = sum(share(self.config, asked) for asked in self.beside.asked)
+            part = 1.0 - budget.evaluation_share - budget.loss_share - others
+            return math.sqrt(training_uses(self.config) / (part * self._mu_squared))
+        uses = 1
+        if quantity in (Quantity.SKETCH, Quantity.CLIP_BIT):
+            uses = min(budget.max_participations, self.config.run.rounds)
+        return math.sqrt(uses / (share(self.config, quantity) * self._mu_squared))
 
     def blocks(self, channel: Channel) -> tuple[Block, ...]:
-        """The quantities of a channel with clip, scale and noise."""
+        """A channel's quantities with clip, scale and noise, in order."""
         if not self.mode.per_client:
-            return self._plain_blocks()
-        length, clip, scale = self._shape(channel)
-        sigma = self.multiplier(channel)
-        effective = rounded_clip_norm(clip, dimension=length, scale=scale)
-        if self.mode is not Mode.CLIENT_STRICT:
-            noise = sigma * effective / clip
-            return (Block(channel.value, length, clip, scale, noise_multiplier=noise),)
-        variance = share_variance(
-            noise_multiplier=self._skellam(sigma, length=length, clip=clip, scale=scale),
-            clip_norm=clip,
-            scale=scale,
-            minimum_honest=self.config.privacy.minimum_honest or self.min_survivors,
-        )
-        return (Block(channel.value, length, clip, scale, device_noise_std=math.sqrt(variance)),)
+            scale = float(1 << self.config.privacy.secure_aggregation.scale_bits)
+            return plain_blocks(
+                Quantity.UPDATE.value,
+                dimension=self.dimension,
+                buffers=self.buffers,
+                scale=scale,
+                cohort=self.cohort,
+            )
+        return tuple(self._block(quantity) for quantity in self.quantities(channel))
 
     def secagg(self, channel: Channel, *, directory: bytes = NO_DIRECTORY) -> SecAggConfig:
         """The configuration that the operator signs; without masks it only says what is summed."""
@@ -188,23 +205,43 @@ class RegionTerms:
         config.check_cohort(max(self.cohort, config.min_cohort) if not self.masked else self.cohort)
         return config
 
-    def event(self, channel: Channel, *, round: int) -> NoisedRelease:
-        """What the ledger is charged for a channel's release in a round."""
-        noise = {Mode.CLIENT_STRICT: Noise.SKELLAM}.get(self.mode, Noise.GAUSSIAN)
-        sigma = self.multiplier(channel)
-        if channel is Channel.LOOK_AHEAD:
-            return LookAheadUpdate(round=round, noise_multiplier=sigma, noise=noise)
-        if channel is Channel.LOSSES:
-            return LossGrid(round=round, noise_multiplier=sigma, noise=noise, points=len(self.rhos))
-        if channel is Channel.METRICS:
-            return EvaluationMetrics(
-                round=round, noise_multiplier=sigma, noise=noise, values=self._shape(channel)[0]
-            )
+    def events(self, channel: Channel, *, round: int) -> dict[Quantity, NoisedRelease]:
+        """What the ledger is charged for a channel's releases in a round."""
+        return {q: self.event(q, round=round) for q in self.quantities(channel)}
+
+    def event(self, quantity: Quantity, *, round: int) -> NoisedRelease:
+        """What the ledger is charged for one quantity's release in a round."""
+        sigma = self.multiplier(quantity)
         if self.mode is Mode.PAPER:
             return RegionalMeanRelease(round=round, noise_multiplier=sigma)
-        if self.mode is Mode.CLIENT_MF:
-            noise = Noise.CORRELATED
-        return TrainingUpdate(round=round, noise_multiplier=sigma, noise=noise, bands=self.bands)
+        noise = Noise.SKELLAM if self.mode is Mode.CLIENT_STRICT else Noise.GAUSSIAN
+        length = self.shape(quantity).length
+        match quantity:
+            case Quantity.UPDATE:
+                if self.mode is Mode.CLIENT_MF:
+                    noise = Noise.CORRELATED
+                return TrainingUpdate(
+                    round=round, noise_multiplier=sigma, noise=noise, bands=self.bands
+                )
+            case Quantity.LOOK_AHEAD:
+                return LookAheadUpdate(round=round, noise_multiplier=sigma, noise=noise)
+            case Quantity.SKETCH:
+                return ConflictSketch(
+                    round=round, noise_multiplier=sigma, noise=noise, width=length
+                )
+            case Quantity.CLIP_BIT:
+                return ClipBit(round=round, noise_multiplier=sigma, noise=noise)
+            case Quantity.LABELS:
+                return IntentHistogram(round=round, noise_multiplier=sigma, noise=noise)
+            case Quantity.SIZE:
+                return DatasetSize(round=round, noise_multiplier=sigma, noise=noise)
+            case Quantity.LOSSES:
+                points = len(self.rhos)
+                return LossGrid(round=round, noise_multiplier=sigma, noise=noise, points=points)
+            case Quantity.METRICS:
+                return EvaluationMetrics(
+                    round=round, noise_multiplier=sigma, noise=noise, values=length
+                )
 
     def ledger(self, region: str) -> LedgerTerms:
         """The terms of the region's ledger."""
@@ -226,36 +263,40 @@ class RegionTerms:
         """Rounds between two participations of a client."""
         return max(self.config.privacy.budget.min_separation, self.bands)
 
-    def _shape(self, channel: Channel) -> tuple[int, float, float]:
-        """(length, clip, scale) of a channel in a per-client mode."""
+    def shape(self, quantity: Quantity) -> Shape:
+        """Length, clip and scale of a quantity in a per-client mode.
+
+        With adaptive clipping the clip of an update and of its sketch is in units in which the
+        C in force is the configured one, so that the signed terms hold for the whole run.
+        """
         section = self.config.privacy
-        if channel is Channel.METRICS:
-            names = metric_names(self.tasks)
-            levels = self.levels
-            return len(names) * len(levels), metric_bound(len(levels)), SCALE_LORA
-        if channel is Channel.LOSSES:
-            return len(self.rhos) - 1, section.loss_clip, SCALE_LORA
-        scale = float(1 << section.secure_aggregation.scale_bits)
-        return self.dimension, section.clipping_norm, scale
+        fine = float(1 << section.secure_aggregation.scale_bits)
+        match quantity:
+            case Quantity.UPDATE | Quantity.LOOK_AHEAD:
+                return Shape(self.dimension, section.clipping_norm, fine)
+            case Quantity.SKETCH:
+                return Shape(section.sketch_width, section.clipping_norm, fine)
+            case Quantity.CLIP_BIT:
+                return Shape(1, CLIP_BIT_SENSITIVITY, SCALE_LORA)
+            case Quantity.LABELS:
+                # A client's label shares, so that each counts once, however many rows it has.
+                return Shape(len(histogram_labels(self.tasks)), 1.0, SCALE_LORA)
+            case Quantity.SIZE:
+                return Shape(1, section.size_clip, _WHOLE_EXAMPLES)
+            case Quantity.LOSSES:
+                return Shape(len(self.rhos) - 1, section.loss_clip, SCALE_LORA)
+            case Quantity.METRICS:
+                levels = len(self.levels)
+                return Shape(
+                    len(metric_names(self.tasks)) * levels, metric_bound(levels), SCALE_LORA
+                )
 
-    def _plain_blocks(self) -> tuple[Block, ...]:
-        """Mode off under masks: nothing is clipped; the clip is the range that cannot wrap."""
-        scale = float(1 << self.config.privacy.secure_aggregation.scale_bits)
-        clip = math.floor(_LARGEST / max(self.cohort, 3) - 2) / scale
-        update = Block(Channel.TRAIN.value, self.dimension, clip, scale)
-        if not self.buffers:
-            return (update,)
-        return (update, Block("buffers", self.buffers, clip, scale))
-
-    def _skellam(self, sigma: float, *, length: int, clip: float, scale: float) -> float:
-        """The multiplier of Skellam noise whose charge is that of a Gaussian one of `sigma`."""
-        multiplier = sigma
-        for _ in range(50):
-            charged = skellam_charged_multiplier(
-                multiplier, clip_norm=clip, dimension=length, scale=scale
-            )
-            multiplier *= sigma / charged
-        return multiplier * (1.0 + 1e-12)
+    def _block(self, quantity: Quantity) -> Block:
+        shape, sigma = self.shape(quantity), self.multiplier(quantity)
+        if self.mode is not Mode.CLIENT_STRICT:
+            return noised_block(quantity.value, shape, multiplier=sigma)
+        honest = self.config.privacy.minimum_honest or self.min_survivors
+        return skellam_block(quantity.value, shape, multiplier=sigma, minimum_honest=honest)
 
     def _config(self, blocks: Sequence[Block], directory: bytes) -> SecAggConfig:
         secure = self.config.privacy.secure_aggregation

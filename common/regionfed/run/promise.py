@@ -134,7 +134,8 @@ def feasibility(config: FederationConfig, *, topology: Topology, parameters: int
         return ""
     # Imported here: planning is not needed for runs without privacy.
     from regionfed.privacy.planning import plan
-    from regionfed.privacy.terms import Channel, RegionTerms
+    from regionfed.privacy.quantities import Quantity
+    from regionfed.privacy.terms import RegionTerms
 
     fewest = min(sizes)
     budget = config.privacy.budget
@@ -148,7 +149,7 @@ def feasibility(config: FederationConfig, *, topology: Topology, parameters: int
             delta=budget.delta,
             participations=budget.max_participations,
             clients=fewest,
-            noise_multiplier=terms.multiplier(Channel.TRAIN),
+            noise_multiplier=terms.multiplier(Quantity.UPDATE),
         )
     except RegionFedError as error:
         return f"not judged: {error}"

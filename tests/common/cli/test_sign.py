@@ -12,7 +12,7 @@ from regionfed.identity.secure_files import (
     load_directory,
     load_signed,
 )
-from regionfed.privacy.terms import Channel
+from regionfed.privacy.quantities import Channel
 from regionfed.secagg import load_operator_public
 
 FEDERATION = """

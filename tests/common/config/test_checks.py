@@ -41,7 +41,6 @@ from regionfed.errors import ConfigError
             "has no effect",
         ),
         ({"privacy.mode": "client-strict"}, "privacy.mode", "enabled = true"),
-        ({"privacy.adaptive_clipping": True}, "privacy.adaptive_clipping", "a whole run"),
         (
             {"privacy.example_level": True, "privacy.mode": "paper"},
             "privacy.example_level",
@@ -77,11 +76,30 @@ from regionfed.errors import ConfigError
             "privacy.example.clipping_norm",
         ),
         (
+            {"privacy.adaptive_clipping": True, "privacy.mode": "client-mf"},
+            "privacy.adaptive_clipping",
+            "one C only",
+        ),
+        (
+            {"privacy.adaptive_clipping": True, "privacy.mode": "off"},
+            "privacy.adaptive_clipping",
+            "they clip at none",
+        ),
+        (
+            {"privacy.adaptive_clipping": True, "privacy.budget.clip_bit_share": 0.0},
+            "privacy.budget.clip_bit_share",
+            "set a share",
+        ),
+        (
             {"privacy.mode": "paper", "privacy.secure_aggregation.enabled": True},
             "privacy.secure_aggregation.enabled",
             "the published mechanism",
         ),
-        ({"method.strategy": "dynamic-paper"}, "method.strategy", "label histograms"),
+        (
+            {"method.strategy": "dynamic-paper", "privacy.budget.histogram_share": 0.0},
+            "privacy.budget.histogram_share",
+            "label histograms",
+        ),
         (
             {"method.strategy": "interp", "method.personalise_every": 2},
             "method.personalise_every",

@@ -16,7 +16,7 @@ from regionfed.deploy.topology import topology_of
 from regionfed.errors import IdentityError
 from regionfed.identity.secure_files import load_directory, load_signed, region_identity
 from regionfed.identity.site import SiteFolders, prepare_client
-from regionfed.privacy.terms import Channel
+from regionfed.privacy.quantities import Channel
 from regionfed.secagg import load_operator_public
 
 CLIENTS = ("c00", "c01", "c02")

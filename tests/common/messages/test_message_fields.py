@@ -19,7 +19,9 @@ ALWAYS, PRIVATE_EMPTY, NOISED, PUBLIC = "always", "empty", "noised or summed", "
 TABLE: dict[str, dict[str, str]] = {
     "TrainOrder": {
         **dict.fromkeys(("run", "region", "round", "digest", "layout", "attempt"), ALWAYS),
-        **dict.fromkeys(("start", "step"), PUBLIC),
+        "channel": ALWAYS,
+        # C follows from noised, charged bits.
+        **dict.fromkeys(("start", "step", "clipping_norm"), PUBLIC),
         # SCAFFOLD is refused in every private mode (regionfed.config.checks_rivals).
         **dict.fromkeys(("buffers", "control", "control_round"), PRIVATE_EMPTY),
     },
@@ -58,7 +60,7 @@ TABLE: dict[str, dict[str, str]] = {
     "Refusal": dict.fromkeys(("error", "reason"), ALWAYS),
     "RegionUpdate": {
         **dict.fromkeys(("region", "round", "weight", "skipped", "report"), ALWAYS),
-        "update": NOISED,
+        **dict.fromkeys(("update", "sketch"), NOISED),
         **dict.fromkeys(("buffers", "control"), PRIVATE_EMPTY),
     },
     "RegionScores": {
