@@ -6,6 +6,7 @@ import fcntl
 import logging
 import multiprocessing
 import os
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -86,7 +87,9 @@ def _run_missing(
     # Spawned, not forked: torch's thread pools do not survive a fork.
     context = multiprocessing.get_context("spawn")
     with _single_threaded():
-        pool = ProcessPoolExecutor(max_workers=workers, mp_context=context)
+        pool = ProcessPoolExecutor(
+            max_workers=workers, mp_context=context, initializer=end_with_parent
+        )
         try:
             while queue or running:
                 while queue and len(running) < workers:
@@ -143,6 +146,23 @@ def _take(
     known[job.key] = result
     clock.seen(job.system, seconds)
     watcher.finished(job, result)
+
+
+def end_with_parent() -> None:
+    """End this worker process when the one that started it is gone, however that died.
+
+    The pool's own workers would wait for work for ever, since each holds the queue open for the
+    others. A cell that is lost is run again; nothing else is at stake.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, name="end-with-parent", daemon=True).start()
 
 
 def _work(job: Job) -> tuple[CellResult, float]:

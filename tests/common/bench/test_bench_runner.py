@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -108,6 +107,19 @@ def test_only_one_benchmark_writes_to_a_folder(recipe: Path, tmp_path: Path) -> 
             run_jobs([], tmp_path, workers=1, watcher=watcher)
 
 
+def of_group(group: int) -> set[int]:
+    """Processes of a process group that are not zombies."""
+    found = set()
+    for place in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, own, *_ = place.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(own) == group and state != "Z":
+            found.add(int(place.parent.name))
+    return found
+
+
 @pytest.mark.slow
 def test_a_killed_benchmark_goes_on_where_it_stopped(recipe: Path, tmp_path: Path) -> None:
     folder = tmp_path / "out"
@@ -128,8 +140,14 @@ def test_a_killed_benchmark_goes_on_where_it_stopped(recipe: Path, tmp_path: Pat
     while not list((folder / "cells").glob("*.json")):
         assert time.monotonic() < deadline, "no cell within two minutes"
         time.sleep(0.05)
-    os.killpg(process.pid, signal.SIGKILL)
+    workers = of_group(process.pid) - {process.pid}
+    assert workers
+    process.kill()
     process.wait()
+    deadline = time.monotonic() + 30
+    while of_group(process.pid):
+        assert time.monotonic() < deadline, "workers outlived the benchmark"
+        time.sleep(0.1)
     before = {p: p.stat().st_mtime_ns for p in (folder / "cells").glob("*.json")}
     assert 0 < len(before) < 10
     done = subprocess.run(
