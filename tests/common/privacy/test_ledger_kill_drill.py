@@ -31,7 +31,7 @@ def drill(folder: Path, *, kills: int, seed: int) -> list[int]:
         try:
             assert victim.stdout is not None
             assert victim.stdout.readline() == b"ready\n"
-            time.sleep(rng.uniform(0.0, 0.02))
+            time.sleep(rng.uniform(0.0, 0.06))
         finally:
             victim.kill()
             victim.wait(timeout=30)
@@ -58,4 +58,5 @@ def test_a_few_kills(tmp_path: Path) -> None:
 def test_fifty_kills(tmp_path: Path) -> None:
     surplus = drill(tmp_path, kills=50, seed=2)
     assert surplus == sorted(surplus)
-    assert surplus[-1] <= 50
+    # Some of the kills fell between a charge and its release; each left one charge too many.
+    assert 0 < surplus[-1] <= 50
