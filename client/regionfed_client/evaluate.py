@@ -36,6 +36,11 @@ def evaluate_client(
     terms = region_terms(runtime)
     if order.keep:
         return _keep(runtime, order)
+    if order.work and terms.config.privacy.example_level:
+        raise PrivacyError(
+            "privacy.example_level = true: this client's training rows are used by DP-SGD alone, "
+            f"and `{order.work}` would look at them without its noise"
+        )
     if order.channel:
         return _summed(runtime, order, terms)
     if terms.mode.per_client:

@@ -20,7 +20,7 @@ def keep_on_devices(
     Everybody is asked, not only the round's cohort: nothing leaves, so no participation is used.
     Returns what the report says of it.
     """
-    user = region.config.client.user.enabled
+    user = region.config.serves_users
     message = EvaluateOrder(
         run=order.run,
         region=region.name,
@@ -32,7 +32,7 @@ def keep_on_devices(
         direction=part,
         serve=0.0 if part is None else 1.0,
         user=user,
-        region_update=state.update if user else None,
+        region_update=state.update if region.config.client.user.enabled else None,
         keep=True,
     )
 
@@ -64,6 +64,9 @@ def keep_on_devices(
 
 
 def _scored(region: Region) -> str:
-    if region.config.privacy.budget.evaluation_share:
+    privacy = region.config.privacy
+    if privacy.example_level:
+        return "nothing about it leaves, since it has no noise of DP-SGD in it"
+    if privacy.budget.evaluation_share:
         return "its scores leave only inside the noised, charged vector of scores"
     return "nothing about it leaves, since scores have no share of the budget"

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from flwr.app import Message, RecordDict
+from torch import nn
 
 import regionfed_client.example_level as device_module
 from regionfed.cli.main import run
 from regionfed.config.federation import FederationConfig
+from regionfed.data.types import Row
 from regionfed.engine import simulate
-from regionfed.errors import BudgetExhausted, ModelError
+from regionfed.errors import BudgetExhausted, ModelError, PrivacyError, RunFailed
 from regionfed.flower.local import LocalGrid
-from regionfed.messages import message_kind
+from regionfed.messages import EvaluateOrder, message_kind
+from regionfed.models.base import EncodedRows, RowwiseModel
 from regionfed.privacy.accountant import epsilon
-from regionfed.privacy.events import ExampleLevelTraining, TrainingUpdate
+from regionfed.privacy.events import EvaluationMetrics, ExampleLevelTraining, TrainingUpdate
 from regionfed.privacy.example_ledger import example_ledgers
 from regionfed.privacy.ledger_sqlite import SqliteLedger
 from regionfed.report import write_report
 from regionfed.run.folder import RunFolder
+from regionfed_client.evaluate import evaluate_client
+from regionfed_client.runtime import ClientRuntime, Shared
 
 ROWS, BATCH, ROUNDS = 24, 8, 2
 STEPS = ROWS // BATCH
@@ -80,11 +87,18 @@ def true_epsilon(rounds: int) -> float:
 def test_beside_mode_client_both_promises_are_kept_apart(
     tmp_path: Path, answers: list[RecordDict], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config, folder = prepare(tmp_path / "run", mode="client", secure_aggregation={"enabled": True})
+    config, folder = prepare(
+        tmp_path / "run",
+        mode="client",
+        secure_aggregation={"enabled": True},
+        budget={"evaluation_share": 0.2},
+    )
     result = simulate(config, folder)
     assert (result.status, result.skipped, result.left_out) == ("ok", (), ())
     # The region's account is what it is without DP-SGD.
-    assert region_kinds(folder) == {TrainingUpdate}
+    assert region_kinds(folder) == {TrainingUpdate, EvaluationMetrics}
+    assert "user" not in result.levels
+    assert "it has no noise of DP-SGD in it" in " ".join(result.privacy.notes)
     assert result.privacy.epsilon == pytest.approx(2.0, abs=1e-3)
     example = result.privacy.example_level
     assert example is not None
@@ -201,4 +215,79 @@ def test_what_cannot_be_trained_is_refused_before_any_client_is_asked(tmp_path: 
     model = config.model.model_copy(update={"kind": "t5", "freeze": "none"})
     with pytest.raises(ModelError, match="tie_word_embeddings = false"):
         simulate(config.model_copy(update={"model": model}), folder)
+    assert not example_ledgers(folder.clients)
+
+
+@pytest.mark.parametrize("mode", ["off", "client"])
+def test_a_client_refuses_any_other_use_of_its_training_rows(tmp_path: Path, mode: str) -> None:
+    config, _ = prepare(tmp_path / "run", mode=mode)
+    runtime = ClientRuntime(Shared(config), "r00", "c00")
+    theta = runtime.bench.flat.read()
+    for work in ("local-training", "lookahead-gradient"):
+        order = EvaluateOrder(
+            run="run",
+            region="r00",
+            round=1,
+            digest=config.digest(),
+            layout=runtime.bench.layout,
+            base=theta,
+            levels=(),
+            work=work,
+            channel="look-ahead" if mode == "client" else "",
+        )
+        with pytest.raises(PrivacyError, match="DP-SGD alone"):
+            evaluate_client(runtime, order)
+
+
+class Coupled(RowwiseModel):
+    """Rows influence each other where no layer's type shows it."""
+
+    def __init__(self) -> None:
+        self.module = nn.Linear(2, 2)
+
+    def encode(self, rows: Sequence[Row]) -> EncodedRows:
+        x = torch.tensor([[float(v) for v in row.text.split()] for row in rows]).reshape(-1, 2)
+        y = torch.tensor([int(row.target) for row in rows], dtype=torch.int64)
+        return EncodedRows(tensors={"x": x, "y": y}, rows=rows)
+
+    def row_losses(self, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        scores = self.module(batch["x"])
+        return nn.functional.cross_entropy(scores - scores.mean(0), batch["y"], reduction="none")
+
+    def predict(self, batch: Mapping[str, torch.Tensor]) -> list[str]:
+        return [str(best) for best in self.module(batch["x"]).argmax(1).tolist()]
+
+
+def coupled(config: Any, tasks: Any) -> Coupled:
+    return Coupled()
+
+
+def test_a_model_of_ones_own_is_refused_by_the_clients(tmp_path: Path) -> None:
+    lines = [
+        {"text": f"{i} {i % 3}", "target": str(i % 2), "region": f"r{r}", "client": f"c{c}"}
+        for r in range(2)
+        for c in range(2)
+        for i in range(8)
+    ]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    files = {"path": str(path), "task": "own", "region_column": "region", "client_column": "client"}
+    config = FederationConfig.model_validate(
+        {
+            "run": {"rounds": 1},
+            "data": {
+                "source": "files",
+                "custom": {"own": {"kind": "classification", "labels": ["0", "1"]}},
+                "files": files,
+            },
+            "model": {"kind": "factory", "factory": f"{__name__}:coupled"},
+            "training": {"steps": 1},
+            "server": {"max_failed_rounds": 1},
+            "method": {"strategy": "none"},
+            "privacy": {"mode": "client", "example_level": True},
+        }
+    )
+    folder = RunFolder.create(config, out=tmp_path / "run")
+    with pytest.raises(RunFailed, match="weight: it is used without an example dimension"):
+        simulate(config, folder)
     assert not example_ledgers(folder.clients)

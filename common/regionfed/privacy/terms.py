@@ -123,7 +123,10 @@ class RegionTerms:
     def levels(self) -> tuple[str, ...]:
         """Levels that the noised scores cover."""
         shared = ("global",) if self.config.method.regional == "none" else ("global", "regional")
-        return (*shared, "user") if self.config.client.user.enabled else shared
+        # theta_u is made of training rows without the noise of DP-SGD; where that is promised, even
+        # its noised scores would be a second, uncounted use of them.
+        user = self.config.serves_users and not self.config.privacy.example_level
+        return (*shared, "user") if user else shared
 
     @property
     def rhos(self) -> tuple[float, ...]:
