@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from regionfed.data.types import Row
 from regionfed.errors import ExampleLevelRefused
@@ -97,31 +97,29 @@ def probe(model: FederatedModel, rows: EncodedRows) -> None:
         with hooked(module):
             torch.autograd.backward(losses().mean())
             by_opacus = [getattr(p, "grad_sample", None) for p in parameters]
-        own = [
-            torch.autograd.grad(losses()[row], parameters, allow_unused=True)
-            for row in range(count)
-        ]
+        fits = [g is None or g.shape[0] == count for g in by_opacus]
+        for row in range(count):
+            own = torch.autograd.grad(losses()[row], parameters, allow_unused=True)
+            for place, gradient in enumerate(own):
+                fits[place] = fits[place] and _same(by_opacus[place], gradient, row=row)
     module.train(was_training)
     module.zero_grad(set_to_none=True)
     refuse(
         [
             LayerRefusal(name, _SHARED, "freeze it, or train LoRA adapters or a head only")
-            for place, (name, parameter) in enumerate(named)
-            if not _same(by_opacus[place], [row[place] for row in own], parameter)
+            for (name, _), fit in zip(named, fits, strict=True)
+            if not fit
         ]
     )
 
 
-def _same(by_opacus: Tensor | None, own: Sequence[Tensor | None], parameter: nn.Parameter) -> bool:
-    """Whether the stacked gradients of Opacus are those of the rows."""
-    none = torch.zeros_like(parameter)
-    wanted = torch.stack([none if gradient is None else gradient for gradient in own])
+def _same(by_opacus: Tensor | None, own: Tensor | None, *, row: int) -> bool:
+    """Whether Opacus' gradient of a row is the row's own, up to rounding."""
     if by_opacus is None:
-        return not bool(wanted.any())
-    if by_opacus.shape != wanted.shape:
-        return False
-    scale = float(wanted.abs().max())
-    return float((by_opacus - wanted).abs().max()) <= _TOLERANCE * scale + 1e-7
+        return own is None or not bool(own.any())
+    found, scale = by_opacus[row], float(by_opacus.abs().max())
+    apart = found if own is None else found - own
+    return float(apart.abs().max()) <= _TOLERANCE * scale + 1e-7
 
 
 def _row(task: TaskSpec, config: ModelConfig, *, words: Sequence[str], place: int) -> Row:

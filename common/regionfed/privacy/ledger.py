@@ -219,10 +219,13 @@ class Ledger(ABC):
 
     def _check_terms(self, stored: LedgerTerms) -> None:
         if stored != self.terms:
+            fix = "start a new run with a new ledger"
+            if self.terms.unit is Unit.EXAMPLE:
+                fix = "let the device's owner move the ledger away, who then grants a new budget"
             raise StateError(
                 f"{self.name} was opened with {stored}, but the configuration now says "
                 f"{self.terms}; a budget is not changed in the middle of a run. Restore the "
-                "configuration, or start a new run with a new ledger"
+                f"configuration, or {fix}"
             )
 
     def _cost(self, events: list[Event]) -> Cost:
