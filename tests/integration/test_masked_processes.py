@@ -86,7 +86,7 @@ def test_real_processes_end_with_the_simulated_bits(tmp_path: Path) -> None:
 @pytest.mark.parametrize("for_good", [False, True])
 def test_a_client_killed_between_its_shares_and_its_vector(tmp_path: Path, for_good: bool) -> None:
     """Restarted it answers after all; left dead, its masks are removed by the others' shares."""
-    config = configure(masked=True, rounds=1, round_deadline=90.0)
+    config = configure(masked=True, rounds=1, round_deadline=60.0)
     region, client = VICTIM.split("/")
     faults = {region: {client: Fault(error="switched off")}} if for_good else {}
     expected, alone = simulated(config, tmp_path / "simulate", **faults)
