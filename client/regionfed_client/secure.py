@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from regionfed.errors import IdentityError
+from regionfed.errors import IdentityError, SecureAggregationError, UpdateError
 from regionfed.identity.secure_files import (
     DEVICE,
     OPERATOR,
@@ -14,6 +15,7 @@ from regionfed.identity.secure_files import (
     region_identity,
 )
 from regionfed.messages import SecureAnswer, SecureOrder, pack_step, unpack_step
+from regionfed.messages.summed import Scalar
 from regionfed.privacy.quantities import Channel
 from regionfed.privacy.terms import RegionTerms
 from regionfed.secagg import (
@@ -32,6 +34,8 @@ from regionfed.secagg.errors import ConfigurationMismatch
 from regionfed.secagg.masks import Words
 from regionfed_client.device import device_folder
 from regionfed_client.runtime import ClientRuntime
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -76,16 +80,34 @@ class SecureDevice:
         return cls(keys.name, client, path, terms.secagg(channel, directory=directory.digest))
 
     def step(self, order: SecureOrder) -> SecureAnswer:
-        """Answer an opening or an unmasking (exchanges 1 and 3)."""
+        """Answer an opening or an unmasking (exchanges 1 and 3), and then the next opening.
+
+        The two are answered one after the other, as if they had come apart; a refusal of the
+        second leaves the first as it is.
+        """
         fields = unpack_step(order.step)
+        following = b""
         if fields.get("message") == UnmaskRequest.KIND:
             reply = self.client.unmask(UnmaskRequest.from_fields(fields)).to_fields()
+            if order.following:
+                following = self._opened_ahead(order.following)
         else:
-            message = RoundOpen.from_fields(fields)
-            self._require_own_terms(message.signed.config, clients=len(message.cohort))
-            reply = self.client.open(message).to_fields()
+            reply = self._opened(fields)
         self._save()
-        return SecureAnswer(client=self.name, round=order.round, step=pack_step(reply))
+        step = pack_step(reply)
+        return SecureAnswer(client=self.name, round=order.round, step=step, following=following)
+
+    def _opened(self, fields: dict[str, Scalar]) -> dict[str, Scalar]:
+        message = RoundOpen.from_fields(fields)
+        self._require_own_terms(message.signed.config, clients=len(message.cohort))
+        return dict(self.client.open(message).to_fields())
+
+    def _opened_ahead(self, step: bytes) -> bytes:
+        try:
+            return pack_step(self._opened(unpack_step(step)))
+        except (SecureAggregationError, UpdateError) as error:
+            logger.warning("the next round is not opened ahead: %s", error)
+            return b""
 
     def mask(self, step: bytes, words: Words) -> bytes:
         """Mask `words` in place (exchange 2) and return the packed receipt."""

@@ -26,8 +26,9 @@ from regionfed.privacy.desk_ledger import (
 from regionfed.privacy.events import Event
 from regionfed.privacy.ledger_records import LedgerTerms
 from regionfed.privacy.modes import Mode
-from regionfed.privacy.quantities import Quantity
+from regionfed.privacy.quantities import Channel, Quantity
 from regionfed.privacy.terms import RegionTerms
+from regionfed.secagg import SecAggCoordinator
 from regionfed.tasks.spec import TaskSpec
 from regionfed.training.seeds import derive_seed
 
@@ -73,6 +74,8 @@ class Region:
     poll: float
     tasks: tuple[TaskSpec, ...] = ()
     unreleased: list[tuple[str, LedgerTerms, ChargeAnswer]] = field(default_factory=list)
+    opened_ahead: dict[Channel, SecAggCoordinator] = field(default_factory=dict)
+    """The next round of a channel, where its clients opened it with the unmasking of the last."""
 
     def terms(self, order: RegionOrder) -> RegionTerms:
         """The terms on which this region's clients are asked."""

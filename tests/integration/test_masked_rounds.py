@@ -17,6 +17,9 @@ from regionfed.engine import simulate
 from regionfed.errors import ConfigError
 from regionfed.flower.local import Fault
 from regionfed.run.folder import RunFolder
+from regionfed.run.records import RoundRecord
+from regionfed_client.secure import SecureDevice
+from regionfed_coordinator.region import Region
 
 QUICK = {"round_deadline": 2.0, "join_deadline": 2.0}
 
@@ -46,6 +49,61 @@ def test_a_client_lost_after_opening_is_recovered_from(
     np.testing.assert_allclose(theta(folder), theta(plain), atol=1e-5)
 
 
+def exchanges(folder: RunFolder, region: str) -> list[int | None]:
+    last = {r.round: r for r in folder.metrics().read() if isinstance(r, RoundRecord)}
+    return [last[number].regions[region].exchanges for number in sorted(last)]
+
+
+def test_an_undisturbed_round_opens_the_next_with_its_unmasking(tmp_path: Path) -> None:
+    config, folder = prepare(tmp_path, run={"rounds": 4}, privacy=SECURE)
+    assert simulate(config, folder).status == "ok"
+    assert exchanges(folder, "r1") == [3, 2, 2, 2]
+
+
+def test_a_round_that_lost_a_client_opens_nothing_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing(monkeypatch, "c2")
+    config, folder = prepare(tmp_path, run={"rounds": 3}, privacy=SECURE)
+    assert simulate(config, folder).skipped == ()
+    assert exchanges(folder, "r1") == [3, 3, 3]
+    assert exchanges(folder, "r0") == [3, 2, 2]
+
+
+def test_clients_that_take_turns_open_their_own_rounds(tmp_path: Path) -> None:
+    config, folder = prepare(
+        tmp_path,
+        run={"rounds": 3},
+        coordinator={"cohort": 3},
+        privacy={"mode": "client", **SECURE},
+    )
+    assert simulate(config, folder).skipped == ()
+    assert exchanges(folder, "r1") == [3, 3, 3]
+
+
+@pytest.mark.parametrize("how", ["refused", "forgotten"])
+def test_what_was_opened_ahead_and_is_not_there_is_opened_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """A client refuses the opening that comes along, or the coordinator was restarted since."""
+    if how == "refused":
+        original = SecureDevice._opened_ahead
+
+        def refuse(self: SecureDevice, step: bytes) -> bytes:
+            return b"" if self.name == "c1" else original(self, step)
+
+        monkeypatch.setattr(SecureDevice, "_opened_ahead", refuse)
+    else:
+        monkeypatch.setattr(Region, "mark_released", lambda self: self.opened_ahead.clear())
+    config, folder = prepare(tmp_path, run={"rounds": 3}, privacy=SECURE)
+    plain_config, plain = prepare(tmp_path, name="plain", run={"rounds": 3})
+    result = simulate(config, folder)
+    simulate(plain_config, plain)
+    assert (result.status, result.skipped, result.left_out) == ("ok", (), ())
+    assert exchanges(folder, "r0") == [3, 3, 3]
+    np.testing.assert_allclose(theta(folder), theta(plain), atol=1e-5)
+
+
 def test_a_client_that_never_opens_is_left_out(tmp_path: Path) -> None:
     config, folder = prepare(tmp_path, run={"rounds": 1}, privacy=SECURE, coordinator=QUICK)
     result = simulate(config, folder, faults={"r0": {"c3": Fault(silent=True)}})
@@ -63,7 +121,12 @@ def test_a_region_below_the_threshold_is_skipped_by_name(
     result = simulate(config, folder)
     assert {skip.region for skip in result.skipped} == {"r1"}
     assert "2 survivors" in result.skipped[0].reason or "t = 3" in result.skipped[0].reason
-    assert ledgers(folder).keys() == {"r0", "r2"}
+    # The ledger was asked whether it could pay, and paid nothing.
+    assert {name: ledger.counts()[0] for name, ledger in ledgers(folder).items()} == {
+        "r0": 2,
+        "r1": 0,
+        "r2": 2,
+    }
 
 
 KILLED = """
@@ -73,6 +136,9 @@ sys.path.insert(0, {tests!r})
 from regionfed.bridge.local import LocalBridge
 from regionfed.engine import simulate
 from regionfed.run.folder import RunFolder
+from regionfed.run.records import RoundRecord
+from regionfed_client.secure import SecureDevice
+from regionfed_coordinator.region import Region
 
 original = LocalBridge.push_result
 def push(self, result, state=None):

@@ -147,7 +147,8 @@ def test_each_quantity_is_an_event_of_one_exchange(tmp_path: Path, section: dict
         charged, released = ledger.counts()
         assert charged == released
         assert 1.5 < ledger.spent().eps_coordinator <= 2.0 + 1e-5
-    assert exchanges(folder) == {3 if section else 1}
+    # Three to begin with, one of which later rounds save.
+    assert exchanges(folder) == ({3, 2} if section else {1})
     assert any("clip-bit: the clipping norm is fixed" in note for note in result.privacy.notes)
 
 
@@ -325,7 +326,7 @@ def test_at_the_real_thresholds_a_hundred_clients_open_the_gate(tmp_path: Path) 
             "secure_aggregation": {"enabled": True, "scale_bits": 16},
         },
     )
-    assert exchanges(folder) == {3}
+    assert exchanges(folder) == {3, 2}
     for region in ledgers(folder):
         assert kinds(folder, region) == [["training-update", "conflict-sketch", "clip-bit"]] * 10
     found = [r for r in folder.metrics().read() if isinstance(r, PersonaliseRecord)]

@@ -36,7 +36,11 @@ class SummedVector(WireMessage):
 
 @dataclass(frozen=True)
 class SecureOrder(WireMessage):
-    """A step of secure aggregation without data: `step` is a packed RoundOpen or UnmaskRequest."""
+    """A step of secure aggregation without data: `step` is a packed RoundOpen or UnmaskRequest.
+
+    An UnmaskRequest may bring the RoundOpen of the next round along as `following`; it is taken up
+    after the step.
+    """
 
     run: str
     region: str
@@ -44,15 +48,20 @@ class SecureOrder(WireMessage):
     digest: str
     channel: str
     step: bytes
+    following: bytes = b""
 
 
 @dataclass(frozen=True)
 class SecureAnswer(WireMessage):
-    """The client's packed OpenReply or UnmaskReply: keys, sealed shares, or shares."""
+    """The client's packed OpenReply or UnmaskReply: keys, sealed shares, or shares.
+
+    `following` is its OpenReply to what the order brought along, empty where it refused that.
+    """
 
     client: str
     round: int
     step: bytes
+    following: bytes = b""
 
 
 def pack_step(fields: Mapping[str, Scalar]) -> bytes:

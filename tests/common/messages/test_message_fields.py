@@ -33,7 +33,7 @@ TABLE: dict[str, dict[str, str]] = {
     },
     "SecureOrder": {
         **dict.fromkeys(("run", "region", "round", "digest", "channel"), ALWAYS),
-        "step": PUBLIC,
+        **dict.fromkeys(("step", "following"), PUBLIC),
     },
     "RegionOrder": {
         **dict.fromkeys(("run", "round", "rounds", "digest", "layout", "final"), ALWAYS),
@@ -56,7 +56,10 @@ TABLE: dict[str, dict[str, str]] = {
         "words": NOISED,
         "receipt": PUBLIC,
     },
-    "SecureAnswer": {**dict.fromkeys(("client", "round"), ALWAYS), "step": PUBLIC},
+    "SecureAnswer": {
+        **dict.fromkeys(("client", "round"), ALWAYS),
+        **dict.fromkeys(("step", "following"), PUBLIC),
+    },
     "Refusal": dict.fromkeys(("error", "reason"), ALWAYS),
     "RegionUpdate": {
         **dict.fromkeys(("region", "round", "weight", "skipped", "report"), ALWAYS),
