@@ -19,6 +19,7 @@ from regionfed.training.evaluate import counts, losses_at
 from regionfed.training.gradient import multi_step_gradient
 from regionfed.training.local import local_train
 from regionfed.training.seeds import derive_seed
+from regionfed_client.quantities import clipping_norm, in_units_of
 from regionfed_client.runtime import ClientRuntime
 from regionfed_client.summed import Values, summed_answer
 from regionfed_client.terms import region_terms
@@ -79,11 +80,13 @@ def _summed(runtime: ClientRuntime, order: EvaluateOrder, terms: RegionTerms) ->
     if not terms.mode.per_client or channel.trains:
         raise PrivacyError(f"channel {channel} is not asked for in privacy.mode '{terms.mode}'")
 
+    norm = clipping_norm(order, terms)
+
     def values() -> dict[str, Values]:
         bench = runtime.bench
         bench.flat.write(order.base)
         if channel is Channel.LOOK_AHEAD:
-            return {channel.value: _work(runtime, order)}
+            return {channel.value: in_units_of(_work(runtime, order), terms, norm=norm)}
         if channel is Channel.LOSSES:
             return {channel.value: _loss_differences(runtime, order, terms)}
         if order.levels != terms.levels:

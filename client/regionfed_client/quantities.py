@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from regionfed.errors import PrivacyError, UpdateError
-from regionfed.messages import TrainOrder, Vector
+from regionfed.messages import EvaluateOrder, TrainOrder, Vector
 from regionfed.privacy.adaptive_clip import clip_bit
 from regionfed.privacy.mechanisms import clip, l2_norm
 from regionfed.privacy.quantities import (
@@ -38,7 +38,7 @@ def training_channel(order: TrainOrder, terms: RegionTerms) -> Channel:
     return channel
 
 
-def clipping_norm(order: TrainOrder, terms: RegionTerms) -> float:
+def clipping_norm(order: TrainOrder | EvaluateOrder, terms: RegionTerms) -> float:
     """The C in force: the order's under adaptive clipping, else the configured one.
 
     Whatever it is, the vector that leaves is bounded in units of it, and so is its noise. Raises
@@ -57,6 +57,12 @@ def clipping_norm(order: TrainOrder, terms: RegionTerms) -> float:
     return order.clipping_norm
 
 
+def in_units_of(update: Vector, terms: RegionTerms, *, norm: float) -> Vector:
+    """The update in units in which C = `norm`, the one in force, is the configured one."""
+    factor = terms.config.privacy.clipping_norm / norm
+    return update if factor == 1.0 else update * np.float32(factor)
+
+
 def training_values(
     runtime: ClientRuntime,
     order: TrainOrder,
@@ -71,11 +77,8 @@ def training_values(
     if not terms.mode.per_client:
         return {**found, "buffers": result.buffers}
     configured = terms.config.privacy.clipping_norm
-    update: Vector = result.update
-    if norm != configured:
-        # In units in which the C in force is the configured one.
-        update = update * np.float32(configured / norm)
-        found[Quantity.UPDATE.value] = update
+    update = in_units_of(result.update, terms, norm=norm)
+    found[Quantity.UPDATE.value] = update
     made: dict[Quantity, Callable[[], Values]] = {
         Quantity.SKETCH: lambda: client_sketch(
             clip(update, configured).vector,

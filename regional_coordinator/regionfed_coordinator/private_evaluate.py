@@ -42,8 +42,8 @@ class _Phase:
         self.charges: list[dict[str, Any]] = []
         self.notes: list[str] = []
 
-    def ask(self, channel: Channel, **fields: Any) -> Release:
-        """One charged release of the round's cohort."""
+    def ask(self, channel: Channel, *, factor: float = 1.0, **fields: Any) -> Release:
+        """One charged release of the round's cohort; `factor` is its unit under adaptive clipping."""
         order, terms = self.order, self.terms
         self.region.require_affordable(order, terms, terms.events(channel, round=order.round))
         message = EvaluateOrder(
@@ -66,7 +66,7 @@ class _Phase:
             traffic=self.traffic,
         )
         released = release_sums(self.region, order, terms, collected, channel=channel)
-        (release,) = released.values()
+        (release,) = (each.times(factor) for each in released.values())
         self.charges.append(release.charge)
         return release
 
@@ -164,7 +164,13 @@ def _direction(phase: _Phase, strategy: Strategy, state: RegionState) -> Vector 
         return None
     if needs.work is ClientWork.NONE:
         return state.part
-    answer = phase.ask(Channel.LOOK_AHEAD, work=needs.work.value)
+    configured = phase.terms.config.privacy.clipping_norm
+    answer = phase.ask(
+        Channel.LOOK_AHEAD,
+        factor=(state.clipping_norm or configured) / configured,
+        work=needs.work.value,
+        clipping_norm=state.clipping_norm,
+    )
     return strategy.displacement(
         RegionView(
             region_update=state.update,

@@ -11,7 +11,7 @@ from typing import Any
 
 from regionfed.errors import PrivacyError, QuorumError
 from regionfed.messages import RegionOrder, RegionUpdate, TrainOrder
-from regionfed.privacy.adaptive_clip import next_clip_norm
+from regionfed.privacy.adaptive_clip import ClipDecision, next_clip_norm
 from regionfed.privacy.conflict_gate import conflict_gate
 from regionfed.privacy.modes import Mode
 from regionfed.privacy.quantities import ASKED_ONCE, Channel, Quantity
@@ -68,8 +68,10 @@ def train_privately(
         gate = conflict_gate(clients_per_region=terms.cohort, private=True)
         report |= {"sketch_std": sketch.noise_std, "conflict_window": gate.window}
     if adaptive:
-        norm, told = _next_norm(terms, norm, released[Quantity.CLIP_BIT])
-        report["clipping"] = told
+        decision = _next_norm(terms, norm, released[Quantity.CLIP_BIT])
+        norm = decision.clip_norm
+        if not decision.adaptive:
+            report["notes"] = [*_notes(terms, state), decision.reason]
     answer = RegionUpdate(
         region=region.name,
         round=order.round,
@@ -137,16 +139,14 @@ def _collected(
     )
 
 
-def _next_norm(terms: RegionTerms, norm: float, bit: Release) -> tuple[float, str]:
-    """C of the next round and why, from the noised share of updates within this one's."""
-    decision = next_clip_norm(
+def _next_norm(terms: RegionTerms, norm: float, bit: Release) -> ClipDecision:
+    """C of the next round, from the noised share of updates within this one's."""
+    return next_clip_norm(
         norm,
         noised_bit_sum=float(bit.vector[0]) * terms.expected,
         expected_cohort=terms.expected,
         quantile=terms.config.privacy.clip_quantile,
     )
-    told = f"C = {decision.clip_norm:.4g} next: {decision.reason}; noise {bit.noise_std:.0%}"
-    return decision.clip_norm, told
 
 
 def _notes(terms: RegionTerms, state: RegionState) -> list[str]:

@@ -240,6 +240,26 @@ def test_adaptive_clipping_follows_the_quantile(tmp_path: Path, section: dict[st
     np.testing.assert_allclose(theta(folder), expected, atol=1e-3)
 
 
+def test_a_look_ahead_is_clipped_at_the_c_in_force(tmp_path: Path) -> None:
+    privacy = {"mode": "client", "adaptive_clipping": True, "clipping_norm": 0.3, "budget": EXACT}
+    _, folder, table, _ = run(tmp_path, strategy="interp", privacy=privacy)
+    for name, clients in table.items():
+        kept = region_state(folder, name)
+        (told,) = [
+            c.clipping_norm
+            for c in charges(folder)
+            if (c.region, c.release) == (name, "look-ahead-update")
+        ]
+        assert told == pytest.approx(kept.clipping_norm, rel=1e-5)
+        updates = [pseudo_gradient(theta(folder), rows) for rows in clients.values()]
+        clipped = [u * min(1.0, told / float(np.linalg.norm(u))) for u in updates]
+        assert kept.part is not None
+        direction = kept.part / np.linalg.norm(kept.part)
+        expected = -np.mean(clipped, axis=0)
+        np.testing.assert_allclose(direction, expected / np.linalg.norm(expected), atol=0.01)
+        assert np.linalg.norm(kept.part) <= told
+
+
 def test_adaptive_clipping_below_its_cohort_keeps_c(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -275,7 +295,7 @@ def test_nothing_else_leaves_a_client(tmp_path: Path, monkeypatch: pytest.Monkey
     ]
     known = {
         *("exchanges", "bytes_down", "bytes_up", "left_out", "clients", "seconds", "privacy"),
-        *("noise_std", "notes", "labels", "examples", "sketch_std", "conflict_window", "clipping"),
+        *("noise_std", "notes", "labels", "examples", "sketch_std", "conflict_window"),
     }
     for update in updates:
         assert set(update.report) <= known

@@ -61,8 +61,9 @@ class EvaluateOrder(WireMessage):
     the `lookahead-gradient` at base (K steps by configuration). `user` asks the device to train its
     own part on the regional model and to score it; `region_update` (g~_r) then lets it measure its own
     conflict. theta_u stays on the device. A `channel` asks for one summed vector instead
-    (regionfed.privacy.terms), with `attempt` and `step` as in a TrainOrder. `keep` asks the device to
-    store what it serves, with its own part where `user` says so, and to answer only that it has.
+    (regionfed.privacy.quantities), with `attempt`, `step` and `clipping_norm` as in a TrainOrder.
+    `keep` asks the device to store what it serves, with its own part where `user` says so, and to
+    answer only that it has.
     """
 
     run: str
@@ -82,6 +83,7 @@ class EvaluateOrder(WireMessage):
     channel: str = ""
     attempt: int = 0
     step: bytes = b""
+    clipping_norm: float = 0.0
     keep: bool = False
 
 

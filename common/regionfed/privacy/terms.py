@@ -17,20 +17,8 @@ from regionfed.privacy import gdp
 from regionfed.privacy.adaptive_clip import CLIP_BIT_SENSITIVITY
 from regionfed.privacy.blocks import Shape, noised_block, plain_blocks, skellam_block
 from regionfed.privacy.budget import training_uses
-from regionfed.privacy.events import (
-    ClipBit,
-    ConflictSketch,
-    DatasetSize,
-    EvaluationMetrics,
-    IntentHistogram,
-    LookAheadUpdate,
-    LossGrid,
-    Noise,
-    NoisedRelease,
-    RegionalMeanRelease,
-    TrainingUpdate,
-    Unit,
-)
+from regionfed.privacy.charges import release_event
+from regionfed.privacy.events import Noise, NoisedRelease, RegionalMeanRelease, Unit
 from regionfed.privacy.ledger_records import LedgerTerms
 from regionfed.privacy.metric_vector import metric_bound, metric_names
 from regionfed.privacy.modes import Mode
@@ -218,33 +206,16 @@ class RegionTerms:
         if self.mode is Mode.PAPER:
             return RegionalMeanRelease(round=round, noise_multiplier=sigma)
         noise = Noise.SKELLAM if self.mode is Mode.CLIENT_STRICT else Noise.GAUSSIAN
-        length = self.shape(quantity).length
-        match quantity:
-            case Quantity.UPDATE:
-                if self.mode is Mode.CLIENT_MF:
-                    noise = Noise.CORRELATED
-                return TrainingUpdate(
-                    round=round, noise_multiplier=sigma, noise=noise, bands=self.bands
-                )
-            case Quantity.LOOK_AHEAD:
-                return LookAheadUpdate(round=round, noise_multiplier=sigma, noise=noise)
-            case Quantity.SKETCH:
-                return ConflictSketch(
-                    round=round, noise_multiplier=sigma, noise=noise, width=length
-                )
-            case Quantity.CLIP_BIT:
-                return ClipBit(round=round, noise_multiplier=sigma, noise=noise)
-            case Quantity.LABELS:
-                return IntentHistogram(round=round, noise_multiplier=sigma, noise=noise)
-            case Quantity.SIZE:
-                return DatasetSize(round=round, noise_multiplier=sigma, noise=noise)
-            case Quantity.LOSSES:
-                points = len(self.rhos)
-                return LossGrid(round=round, noise_multiplier=sigma, noise=noise, points=points)
-            case Quantity.METRICS:
-                return EvaluationMetrics(
-                    round=round, noise_multiplier=sigma, noise=noise, values=length
-                )
+        if self.mode is Mode.CLIENT_MF and quantity is Quantity.UPDATE:
+            noise = Noise.CORRELATED
+        return release_event(
+            quantity,
+            round=round,
+            multiplier=sigma,
+            noise=noise,
+            bands=self.bands,
+            length=self.shape(quantity).length,
+        )
 
     def ledger(self, region: str) -> LedgerTerms:
         """The terms of the region's ledger."""

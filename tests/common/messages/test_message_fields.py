@@ -28,7 +28,7 @@ TABLE: dict[str, dict[str, str]] = {
     "EvaluateOrder": {
         **dict.fromkeys(("run", "region", "round", "digest", "layout", "attempt"), ALWAYS),
         **dict.fromkeys(("levels", "serve", "work", "channel", "user", "keep"), ALWAYS),
-        **dict.fromkeys(("base", "direction", "step", "region_update"), PUBLIC),
+        **dict.fromkeys(("base", "direction", "step", "clipping_norm", "region_update"), PUBLIC),
         **dict.fromkeys(("buffers", "rhos"), PRIVATE_EMPTY),
     },
     "SecureOrder": {
