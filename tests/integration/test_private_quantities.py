@@ -332,7 +332,7 @@ def test_what_is_asked_once_is_not_given_to_a_second_attempt(
 
 @pytest.mark.slow
 def test_at_the_real_thresholds_a_hundred_clients_open_the_gate(tmp_path: Path) -> None:
-    """Ten rounds of 100 clients in each of three regions, under secure aggregation."""
+    """Ten rounds of 100 clients in each of three regions."""
     _, folder, _, result = run(
         tmp_path,
         strategy="grad",
@@ -343,10 +343,10 @@ def test_at_the_real_thresholds_a_hundred_clients_open_the_gate(tmp_path: Path) 
             "clipping_norm": 20.0,
             "adaptive_clipping": True,
             "budget": {"epsilon": 60.0, "max_participations": 10},
-            "secure_aggregation": {"enabled": True, "scale_bits": 16},
+            "secure_aggregation": {"scale_bits": 16},
         },
     )
-    assert exchanges(folder) == {3, 2}
+    assert exchanges(folder) == {1}
     for region in ledgers(folder):
         assert kinds(folder, region) == [["training-update", "conflict-sketch", "clip-bit"]] * 10
     found = [r for r in folder.metrics().read() if isinstance(r, PersonaliseRecord)]
