@@ -12,36 +12,15 @@ from typing import Any
 
 from regionfed.config.federation import FederationConfig
 from regionfed.messages import RegionOrder
+from regionfed.method.chosen import strategy_named
 from regionfed.method.conflict import conflict
 from regionfed.method.server_opt import derive_mean_update
-from regionfed.method.strategies import (
-    Grad,
-    Interp,
-    Meta,
-    NoPersonalisation,
-    RegionView,
-    Residual,
-    Strategy,
-)
+from regionfed.method.strategies import RegionView
 from regionfed.method.strength import strength
 from regionfed.privacy.terms import RegionTerms
 from regionfed_coordinator.measured import measured_conflict
 from regionfed_coordinator.routing import route
 from regionfed_coordinator.state import RegionState
-
-
-def strategy_named(name: str, config: FederationConfig, *, round_: int = 1) -> Strategy:
-    """The strategy with the parameters that the configuration has for this round."""
-    method = config.method
-    eta_res = method.residual.at(round_, config.run.rounds)
-    made: dict[str, Strategy] = {
-        "none": NoPersonalisation(),
-        "grad": Grad(),
-        "interp": Interp(),
-        "meta": Meta(steps=method.meta.steps),
-        "residual": Residual(eta_res=eta_res, decay=method.residual.decay),
-    }
-    return made[name]
 
 
 def absorb(
@@ -89,7 +68,9 @@ def absorb(
     if chosen.divergence is not None:
         personal["divergence"] = chosen.divergence
     name = chosen.strategy
-    strategy = strategy_named(name, config, round_=step)
+    strategy = strategy_named(
+        name, config.method, eta_res=config.method.residual.at(step, config.run.rounds)
+    )
     theta_r = None
     if strategy.needs.stateful:
         kept = state.theta_r if state.strategy in (name, "") else None

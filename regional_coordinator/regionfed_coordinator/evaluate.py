@@ -21,17 +21,17 @@ from regionfed.messages import (
     WireMessage,
     finite_vector,
 )
+from regionfed.method.chosen import router_of, strategy_named
 from regionfed.method.exact import ExactMean
 from regionfed.method.rho import RhoResult, RhoSearch, check_fixed
 from regionfed.method.rivals import ON_DEVICES
 from regionfed.method.router import RouterState
 from regionfed.method.strategies import ClientWork, RegionView, Strategy
 from regionfed.privacy.modes import Mode
-from regionfed_coordinator.absorb import absorb, strategy_named
+from regionfed_coordinator.absorb import absorb
 from regionfed_coordinator.private_evaluate import evaluate_privately
 from regionfed_coordinator.region import Region, Traffic
 from regionfed_coordinator.release import charge_raw
-from regionfed_coordinator.routing import router_of
 from regionfed_coordinator.state import RegionState
 
 Counts = dict[str, dict[str, float]]
@@ -150,7 +150,7 @@ def evaluate_region(
     state = absorb(
         region.config, region.name, order, state, step=order.round, terms=region.terms(order)
     )
-    strategy = strategy_named(state.strategy or "none", region.config)
+    strategy = strategy_named(state.strategy or "none", region.config.method)
     evaluation = _Evaluation(region, order, state, strategy)
     try:
         charges = _raw_queries(region, order) if mode is Mode.PAPER else []
@@ -286,7 +286,7 @@ def _conclude(
         "curve": [[rho, loss] for rho, loss in curve if np.isfinite(loss)],
         "search_exchanges": result.exchanges,
     }
-    router = router_of(method)
+    router = router_of(method.strategy, method)
     theta_r = state.theta_r
     memory = state.router
     if router is not None:

@@ -15,11 +15,12 @@ import numpy as np
 
 from regionfed.errors import PrivacyError, QuorumError
 from regionfed.messages import EvaluateOrder, RegionOrder, RegionScores, Vector
+from regionfed.method.chosen import strategy_named
 from regionfed.method.strategies import ClientWork, RegionView, Strategy
 from regionfed.privacy.metric_vector import metric_counts
 from regionfed.privacy.quantities import Channel
 from regionfed.privacy.terms import RegionTerms
-from regionfed_coordinator.absorb import absorb, strategy_named
+from regionfed_coordinator.absorb import absorb
 from regionfed_coordinator.collect import collect
 from regionfed_coordinator.keep import keep_on_devices
 from regionfed_coordinator.measure import measure
@@ -91,8 +92,8 @@ def evaluate_privately(
     if order.final:
         part, personal = _part(phase, state, personal)
         state = replace(state, part=part, part_round=order.round)
-    client, measured = terms.config.client, terms.config.privacy.audit_metrics == "simulated"
-    if order.final and not measured and (client.user.enabled or client.keep_model):
+    config, measured = terms.config, terms.config.privacy.audit_metrics == "simulated"
+    if order.final and not measured and (config.serves_users or config.client.keep_model):
         phase.notes.append(keep_on_devices(region, order, state, part=part, traffic=phase.traffic))
     counts = _scores(phase, part, state)
     scores = RegionScores(
@@ -115,7 +116,7 @@ def _part(
 ) -> tuple[Vector | None, dict[str, Any]]:
     """The displacement that the region serves after the last round, and what is said of it."""
     config, budget = phase.region.config, phase.terms.config.privacy.budget
-    strategy = strategy_named(state.strategy or "none", config)
+    strategy = strategy_named(state.strategy or "none", config.method)
     try:
         direction = _direction(phase, strategy, state)
     except (PrivacyError, QuorumError) as error:
@@ -185,7 +186,7 @@ def _scores(phase: _Phase, part: Vector | None, state: RegionState) -> dict[str,
     terms, order = phase.terms, phase.order
     section = terms.config.privacy
     if section.audit_metrics == "simulated":
-        user = order.final and terms.config.client.user.enabled
+        user = order.final and terms.config.serves_users
         counts = measure(
             phase.region,
             order,

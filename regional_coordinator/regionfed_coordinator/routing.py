@@ -6,14 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from regionfed.config.federation import FederationConfig
-from regionfed.method.config import MethodConfig
-from regionfed.method.router import (
-    PaperRouter,
-    RegionFacts,
-    ResidualRouter,
-    Router,
-    RouterState,
-)
+from regionfed.method.chosen import router_of
+from regionfed.method.router import RegionFacts, RouterState
 from regionfed_coordinator.census import LOST, divergence_beyond_noise, size_beyond_noise
 from regionfed_coordinator.measured import MeasuredConflict
 from regionfed_coordinator.state import RegionState
@@ -29,19 +23,6 @@ class Route:
     memory: dict[str, Any]
 
 
-def router_of(method: MethodConfig) -> Router | None:
-    """The router of a Dynamic strategy, or None where the configuration fixes the strategy."""
-    paper = PaperRouter(
-        tau_d=method.dynamic.conflict,
-        tau_h=method.dynamic.divergence,
-        size_ratio=method.dynamic.size_ratio,
-        cooldown=method.dynamic.cooldown,
-    )
-    if method.strategy == "dynamic-paper":
-        return paper
-    return ResidualRouter(fallback=paper) if method.strategy == "dynamic" else None
-
-
 def route(
     config: FederationConfig,
     region: str,
@@ -52,7 +33,7 @@ def route(
     mu: float,
 ) -> Route:
     """Route the region, where conflict may be acted on; else it keeps Residual."""
-    router = router_of(config.method)
+    router = router_of(config.method.strategy, config.method)
     if router is None:
         return Route(config.method.regional, "set by the configuration", None, state.router)
     if not measured.gate.routing:

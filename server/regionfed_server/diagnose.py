@@ -33,6 +33,7 @@ from regionfed.messages import (
     WireMessage,
     finite_vector,
 )
+from regionfed.method.chosen import optimizer_of
 from regionfed.method.conflict import label_divergence
 from regionfed.method.diagnose import Thresholds, diagnose
 from regionfed.method.dispersion import RegionUnits
@@ -43,7 +44,6 @@ from regionfed.method.vectors import weighted_mean
 from regionfed.run.progress import ProgressEvent, ProgressSink
 from regionfed.run.records import ConflictMatrix
 from regionfed_server.exchange import Regions
-from regionfed_server.rounds import optimizer_of
 
 logger = logging.getLogger(__name__)
 
@@ -101,7 +101,7 @@ class DiagnosisRun:
         started = time.monotonic()
         self._tell(0, "start", "waiting for regions")
         self.regions.join()
-        optimizer, state = optimizer_of(self.config), ServerState()
+        optimizer, state = optimizer_of(self.config.server), ServerState()
         for number in range(1, self.settings.warmup + 1):
             self._tell(number, "warm-up", "")
             mean = self._warm_up(number)

@@ -12,7 +12,7 @@ from regionfed.config.federation import FederationConfig
 from regionfed.errors import BudgetExhausted, QuorumError, RunFailed
 from regionfed.flower.ask import Answers
 from regionfed.messages import RegionOrder, RegionScores, RegionUpdate, WireMessage
-from regionfed.method.server_opt import Adam, Momentum, ServerOptimizer, Sgd
+from regionfed.method.chosen import optimizer_of
 from regionfed.run.folder import RunFolder
 from regionfed.run.progress import ProgressEvent, ProgressSink
 from regionfed.run.records import (
@@ -34,21 +34,6 @@ from regionfed_server.scores import level_scores, personalise_record
 from regionfed_server.state import GlobalState
 
 logger = logging.getLogger(__name__)
-
-
-def optimizer_of(config: FederationConfig) -> ServerOptimizer:
-    """The server's optimiser with the parameters of the configuration."""
-    server = config.server
-    if server.optimizer == "momentum":
-        return Momentum(eta=server.learning_rate, beta=server.momentum)
-    if server.optimizer == "adam":
-        return Adam(
-            eta=server.learning_rate,
-            beta1=server.momentum,
-            beta2=server.beta2,
-            epsilon=server.epsilon,
-        )
-    return Sgd(eta=server.learning_rate)
 
 
 @dataclass
@@ -96,7 +81,7 @@ class GlobalRun:
     rival: RivalStep = field(default_factory=RivalStep)
 
     def __post_init__(self) -> None:
-        self.optimizer = optimizer_of(self.config)
+        self.optimizer = optimizer_of(self.config.server)
         self.store = self.folder.checkpoints(self.config.run.keep_checkpoints)
         self.metrics = self.folder.metrics()
         self.stopped = ""

@@ -16,7 +16,6 @@ from regionfed.config.federation import FederationConfig
 from regionfed.errors import ConfigError
 from regionfed.method.conflict import variance_from_halves
 from regionfed.method.exact import ExactMean
-from regionfed.method.server_opt import Adam, Momentum, ServerOptimizer, Sgd
 from regionfed.method.vectors import Vector, clip_to_norm
 from regionfed.privacy.mechanisms import add_gaussian
 from regionfed.training.batched import batched_train, choose_mode
@@ -238,18 +237,3 @@ class Federation:
         return add_gaussian(
             mean, noise_multiplier=privacy.noise_multiplier, clip_norm=norm / clients
         )
-
-
-def server_optimizer(config: FederationConfig) -> ServerOptimizer:
-    """The server's optimiser with the parameters of the configuration."""
-    server = config.server
-    if server.optimizer == "momentum":
-        return Momentum(eta=server.learning_rate, beta=server.momentum)
-    if server.optimizer == "adam":
-        return Adam(
-            eta=server.learning_rate,
-            beta1=server.momentum,
-            beta2=server.beta2,
-            epsilon=server.epsilon,
-        )
-    return Sgd(eta=server.learning_rate)

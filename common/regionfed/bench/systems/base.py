@@ -10,10 +10,11 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
-from regionfed.bench.federation import Federation, server_optimizer
+from regionfed.bench.federation import Federation
 from regionfed.bench.population import Member
 from regionfed.bench.scoring import Served
 from regionfed.config.base import Section
+from regionfed.method.chosen import optimizer_of
 from regionfed.method.exact import ExactMean
 from regionfed.method.server_opt import ServerState
 from regionfed.method.vectors import Vector
@@ -91,7 +92,7 @@ class Averaging(System):
     def __init__(self, federation: Federation, options: Section | None = None) -> None:
         super().__init__(federation, options)
         self.theta: Vector = federation.population.initial
-        self.optimizer = server_optimizer(federation.config)
+        self.optimizer = optimizer_of(federation.config.server)
         self.state = ServerState()
 
     def hooks(self, member: Member) -> StepHooks | None:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from regionfed.bench.federation import Federation, RegionalMean, server_optimizer
+from regionfed.bench.federation import Federation, RegionalMean
 from regionfed.bench.scoring import Served
 from regionfed.bench.systems.base import System
 from regionfed.bench.systems.personalise import (
@@ -17,26 +17,19 @@ from regionfed.bench.systems.personalise import (
     searched,
 )
 from regionfed.config.base import Section
-from regionfed.method.config import MethodConfig, StrategyName
+from regionfed.method.chosen import optimizer_of, router_of, strategy_named
+from regionfed.method.config import StrategyName
 from regionfed.method.conflict import calibrate_mu, conflict, label_divergence, noise_floor
 from regionfed.method.exact import ExactMean
 from regionfed.method.rho import RhoResult
 from regionfed.method.router import (
-    PaperRouter,
     RegionFacts,
-    ResidualRouter,
-    Router,
     RouterState,
 )
 from regionfed.method.server_opt import ServerState, derive_mean_update
 from regionfed.method.strategies import (
     ClientWork,
-    Grad,
-    Interp,
-    Meta,
-    NoPersonalisation,
     RegionView,
-    Residual,
     Strategy,
 )
 from regionfed.method.strength import strength
@@ -75,7 +68,7 @@ class RegionFed(System):
         super().__init__(federation, options)
         self.method = federation.config.method
         self.theta: Vector = federation.population.initial
-        self.optimizer = server_optimizer(federation.config)
+        self.optimizer = optimizer_of(federation.config.server)
         self.state = ServerState()
         self.mu: float | None = None
         self.regions = {region: RegionMemory() for region in federation.population.regions}
@@ -144,7 +137,7 @@ class RegionFed(System):
             name, memory.why = choice.strategy, choice.reason
             memory.router = memory.router.after(name, facts)
         residual = self.method.residual.at(number, self.rounds)
-        strategy = strategy_named(name, self.method, residual=residual)
+        strategy = strategy_named(name, self.method, eta_res=residual)
         view = RegionView(region_update=answer.update, global_update=update)
         kept = memory.theta_r if memory.strategy in (name, "") else None
         memory.theta_r = memory.part = None
@@ -262,33 +255,6 @@ class RegionFed(System):
         )
         if not result.helped:
             memory.theta_r = None
-
-
-def strategy_named(name: str, method: MethodConfig, *, residual: float | None = None) -> Strategy:
-    """The strategy with the parameters of the configuration; `residual` is this round's eta_res."""
-    eta_res = method.residual.learning_rate if residual is None else residual
-    made: dict[str, Strategy] = {
-        "none": NoPersonalisation(),
-        "grad": Grad(),
-        "interp": Interp(),
-        "meta": Meta(steps=method.meta.steps),
-        "residual": Residual(eta_res=eta_res, decay=method.residual.decay),
-    }
-    return made[name]
-
-
-def router_of(strategy: StrategyName, method: MethodConfig) -> Router | None:
-    """The router of a Dynamic strategy, or None."""
-    dynamic = method.dynamic
-    paper = PaperRouter(
-        tau_d=dynamic.conflict,
-        tau_h=dynamic.divergence,
-        size_ratio=dynamic.size_ratio,
-        cooldown=dynamic.cooldown,
-    )
-    if strategy == "dynamic-paper":
-        return paper
-    return ResidualRouter(fallback=paper) if strategy == "dynamic" else None
 
 
 def _floors(found: dict[str, RegionalMean], weights: dict[str, int]) -> dict[str, float]:
