@@ -15,11 +15,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from harness.engine import build_images, ensure_engine
+from harness.engine import ROOT, build_images, ensure_engine
 from harness.isolation import check_confinement, check_isolation
 from harness.refusals import check_refusals
 from harness.stack import UID, Stack, wait_until
 from harness.tally import Abort, Tally
+from harness.undisturbed import undisturbed
 
 FIRST_ROUND_SECONDS = 900.0
 RESULT_SECONDS = 1500.0
@@ -58,6 +59,7 @@ def _scenario(stack: Stack, tally: Tally, folder: Path) -> None:
     cut = _cut_in_round_2(stack, tally, folder / "first.log")
     _resume(stack, tally, folder / "second.log", cut)
     _results(stack, tally)
+    _identical(stack, tally)
     _memory(stack, tally)
     check_confinement(stack, tally, uid=UID)
     check_isolation(stack, tally, client="north-c00", region="north")
@@ -128,6 +130,18 @@ def _results(stack: Stack, tally: Tally) -> None:
     tally.check("result.json has the scores of both regions", scored == {"north", "south"}, levels)
     report = stack.read("run/report.html")
     tally.check("report.html is in the volume", "<html" in report and len(report) > 10_000)
+
+
+def _identical(stack: Stack, tally: Tally) -> None:
+    """Masks, processes, `down` and `up` have changed no bit of the model."""
+    undisturbed(stack, ROOT / "recipes/containers.toml")
+    ours = stack.manifest(3).get("sha256", "no checkpoint")
+    theirs = stack.manifest(3, folder="undisturbed").get("sha256", "none either")
+    tally.check(
+        "cases 2 and 25: the model is that of an undisturbed run in one process, bit for bit",
+        ours == theirs,
+        (ours, theirs),
+    )
 
 
 def _memory(stack: Stack, tally: Tally) -> None:

@@ -7,12 +7,12 @@ them), so the final model has to be that of an undisturbed run in one process, b
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 from harness.engine import ROOT
-from harness.stack import SERVER_IMAGE, UID, Stack, docker, wait_until
+from harness.stack import Stack, docker, wait_until
 from harness.table import Drill, Table
 from harness.tally import Tally
+from harness.undisturbed import undisturbed
 from harness.watch import Watch
 
 VICTIMS = (
@@ -128,22 +128,11 @@ def _verdict(stack: Stack, tally: Tally, watch: Watch, *, rounds: int, pace: flo
     watch.until("the result is there", lambda: bool(watch.result()), deadline=300 * pace)
     result = watch.result()
     tally.check("the run ends well", result["status"] == "ok", result.get("reason"))
-    undisturbed(stack, rounds=rounds)
+    undisturbed(stack, ROOT / "docker/drill.toml", RUN__ROUNDS=str(rounds), COORDINATOR__QUORUM="2")
     ours = watch.manifest(rounds).get("sha256", "no checkpoint")
     theirs = watch.manifest(rounds, folder="undisturbed").get("sha256", "none either")
     tally.check(
         "case 25: after all blows the model is that of an undisturbed run, bit for bit",
         ours == theirs,
         (ours, theirs),
-    )
-
-
-def undisturbed(stack: Stack, *, rounds: int, config: Path = ROOT / "docker/drill.toml") -> None:
-    """The same federation in one process, into the folder `undisturbed` of the volume."""
-    docker(
-        *("run", "--rm", "--network", "none", "--user", f"{UID}:0"),
-        *("-v", f"{stack.project}_runs:/runs", "-v", f"{config}:/drill.toml:ro"),
-        *("-e", f"REGIONFED__RUN__ROUNDS={rounds}", "-e", "REGIONFED__COORDINATOR__QUORUM=2"),
-        *(SERVER_IMAGE, "regionfed", "simulate", "/drill.toml", "--out", "/runs/undisturbed"),
-        deadline=900,
     )

@@ -102,9 +102,9 @@ class Stack:
         text = self.read(f"run/{name}")
         return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
-    def manifest(self, number: int) -> dict[str, Any]:
+    def manifest(self, number: int, *, folder: str = "run") -> dict[str, Any]:
         """The manifest of one global checkpoint; empty if there is none."""
-        text = self.read(f"run/checkpoints/round-{number:06d}.json")
+        text = self.read(f"{folder}/checkpoints/round-{number:06d}.json")
         return json.loads(text) if text else {}
 
     def nodes(self, tier: str) -> dict[str, int]:
