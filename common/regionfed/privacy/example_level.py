@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from torch import nn
 
 from regionfed.errors import ExampleLevelRefused, PrivacyError
 from regionfed.privacy.events import ExampleLevelTraining
+from regionfed.privacy.noise_source import NoiseSource
 
 
 @dataclass(frozen=True)
@@ -161,11 +163,10 @@ def make_private(
 ) -> PrivateTraining:
     """Wrap a client's training in DP-SGD with Poisson batches.
 
-    Noise and batches come from a torch generator that the operating system seeds, never from the
-    global one, which experiments seed with public numbers. It is not a cryptographic generator:
-    Opacus' own secure mode needs a package that no longer builds for current PyTorch.
-
-    The batches of a pass are Poisson samples at a rate of 1/len(loader).
+    The batches of a pass are Poisson samples at a rate of 1/len(loader), drawn by a torch generator
+    that the operating system seeds, never by the global one, which experiments seed with public
+    numbers. The noise, which adversaries see sums of, comes from AES-256-CTR instead: Opacus' own
+    secure mode needs a package that no longer builds for current PyTorch.
 
     Raises ExampleLevelRefused when a layer is refused, PrivacyError for bad numbers or a missing
     extra.
@@ -182,11 +183,11 @@ def make_private(
         loader.dataset,
         batch_size=loader.batch_size,
         collate_fn=loader.collate_fn,
-        generator=_generator(torch.device("cpu")),
+        generator=torch.Generator().manual_seed(secrets.randbits(63)),
     )
     rate = 1.0 / len(loader)
     with warnings.catch_warnings():
-        # It warns that its secure mode is off, which the documentation says with the reason.
+        # It warns that its secure mode is off; the noise is replaced below.
         warnings.simplefilter("ignore")
         engine = opacus.PrivacyEngine()
     private, private_optimizer, private_loader = engine.make_private(
@@ -196,16 +197,18 @@ def make_private(
         noise_multiplier=noise_multiplier,
         max_grad_norm=max_grad_norm,
         poisson_sampling=True,
-        noise_generator=_generator(next(module.parameters()).device),
     )
+    private_optimizer.add_noise = partial(_add_noise, private_optimizer, NoiseSource())
     return PrivateTraining(private, private_optimizer, private_loader, noise_multiplier, rate)
 
 
-def _generator(device: torch.device) -> torch.Generator:
-    """A generator on `device`, seeded by the operating system."""
-    generator = torch.Generator(device=device)
-    generator.manual_seed(secrets.randbits(63))
-    return generator
+def _add_noise(optimizer: Any, source: NoiseSource) -> None:
+    """Add N(0, (sigma*C)^2) to each clipped sum, in float64, in place of Opacus' own noise."""
+    std = optimizer.noise_multiplier * optimizer.max_grad_norm
+    for parameter in optimizer.params:
+        noise = torch.from_numpy(std * source.normal(parameter.numel()))
+        total = parameter.summed_grad.double() + noise.view_as(parameter).to(parameter.device)
+        parameter.grad = total.to(parameter.dtype)
 
 
 def _fix(layer: nn.Module) -> str:
