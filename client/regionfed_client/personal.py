@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from regionfed.messages import EvaluateOrder, TrainOrder, Vector
 from regionfed.models.head import head_mask
-from regionfed.privacy.modes import Mode
 from regionfed.training.hooks import StepHooks
 from regionfed.training.local import local_train
 from regionfed.training.seeds import derive_seed
 from regionfed_client.remembered import Remembered
 from regionfed_client.runtime import ClientRuntime
-from regionfed_client.user_state import UserPart, UserStore
+from regionfed_client.user_state import UserPart
 
 PERSONAL = "personal"
 
@@ -39,11 +38,6 @@ def train_personal(runtime: ClientRuntime, order: TrainOrder) -> None:
     )
     own: Vector = start - result.update
     store.save(order.round, own, known=order.round - 1)
-    if Mode(config.privacy.mode).per_client:
-        # There is no evaluation after which the device could store what it answers from.
-        UserStore.of(runtime).save(
-            _part(runtime, order.start, own - order.start, order.round, order.buffers)
-        )
 
 
 def personal_part(runtime: ClientRuntime, order: EvaluateOrder, base: Vector) -> UserPart:

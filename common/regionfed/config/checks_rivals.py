@@ -31,13 +31,6 @@ def rival_problems(config: FederationConfig) -> Iterator[Problem]:
         )
     if name == "scaffold":
         yield from _scaffold(config)
-    if name == "fedbabu" and section.mode not in ("off", "paper"):
-        yield Problem(
-            _KEY,
-            f"{_KEY} = 'fedbabu' has its devices tune when they are asked for scores in the open "
-            f"after the last round, which nobody asks in privacy.mode = '{section.mode}': the head "
-            "would stay untrained; set strategy = 'ditto', or mode = 'off'",
-        )
 
 
 def _scaffold(config: FederationConfig) -> Iterator[Problem]:

@@ -125,6 +125,28 @@ def test_fedbabu_is_the_cores_and_never_moves_the_head(
         assert (part.model() != theta)[~head].any() == (tune == "all")
 
 
+@pytest.mark.parametrize("strategy", ["fedbabu", "ditto"])
+def test_in_a_private_run_devices_have_their_models_and_noise_moves_no_head(
+    make_federation: Any, tmp_path: Path, strategy: str
+) -> None:
+    federation = make_federation(
+        run=SECTIONS["run"],
+        method={"strategy": strategy},
+        privacy={"mode": "client", "noise_multiplier": 0.5, "budget": {"epsilon": 60.0}},
+    )
+    population = federation.population
+    checkpoint, result, folder = simulated(federation.config, tmp_path / "run")
+    assert result.levels == {}
+    theta, head = checkpoint.arrays["theta"], head_mask(population.model, population.flat.layout)
+    moved = theta != population.initial
+    assert moved[~head].all()
+    assert moved[head].any() == (strategy == "ditto")
+    for member in population.everyone():
+        part = UserStore(folder.path / "clients" / member.region / member.client).load()
+        np.testing.assert_array_equal(part.regional, theta)
+        assert (part.model() != theta)[head].any()
+
+
 def test_ditto_is_the_cores_and_its_theta_is_fedavgs(
     make_federation: Any, tmp_path: Path, fedavg: np.ndarray
 ) -> None:
