@@ -9,9 +9,9 @@ from pydantic import Field, model_validator
 from regionfed.config.base import Section
 from regionfed.method.rivals import RIVALS, DittoConfig, FedBabuConfig, FedProxConfig, RivalName
 
-StrategyName = (
-    Literal["none", "grad", "interp", "meta", "residual", "dynamic", "dynamic-paper"] | RivalName
-)
+StrategyName = Literal[
+    "none", "grad", "interp", "meta", "residual", "dynamic", "dynamic-paper", RivalName
+]
 
 
 class AlphaConfig(Section):

@@ -54,6 +54,19 @@ def test_the_routers_choices_are_marked() -> None:
     assert marked == {"grad", "interp", "meta"}
 
 
+def test_scaffold_sends_one_more_vector_each_way_and_the_other_rivals_none() -> None:
+    fedavg = planned(**{"method.strategy": "none"})
+    for name, more in (("scaffold", fedavg.message_bytes), ("ditto", 0)):
+        plan = planned(**{"method.strategy": name})
+        cost = {each.strategy: each for each in plan.strategies}
+        assert plan.region_down == fedavg.region_down + more
+        assert plan.region_up == fedavg.region_up + more
+        assert cost[name].down == cost["none"].down + more
+        assert cost[name].up == cost["none"].up + more
+        assert [each.strategy for each in plan.strategies if each.configured] == [name]
+        assert plan.personalised == "never"
+
+
 def test_hopeless_privacy_is_told_with_what_would_help() -> None:
     plan = planned(**{"privacy.mode": "client"})
     assert "not useful" in plan.privacy
