@@ -22,6 +22,7 @@ from regionfed.models.head import head_mask
 from regionfed.run.checkpoint import Checkpoint, CheckpointStore
 from regionfed.run.folder import RunFolder
 from regionfed.run.result import Result
+from regionfed.run.scores import Level
 from regionfed_client.user_state import UserStore
 
 ROUNDS = 3
@@ -69,7 +70,7 @@ def newest(store: CheckpointStore) -> np.ndarray:
     return found.arrays["vector"]
 
 
-def same_scores(federation: Federation, system: System, result: Result, level: str) -> None:
+def same_scores(federation: Federation, system: System, result: Result, level: Level) -> None:
     found = score(federation, system.served(ROUNDS, final=True))
     scores = result.levels[level]
     assert found.overall == pytest.approx(scores.overall, abs=1e-6)
