@@ -36,7 +36,7 @@ class Cuts:
 
     def __init__(self, stack: Stack, tally: Tally, table: Table, *, pace: float) -> None:
         self.stack, self.tally, self.table, self.pace = stack, tally, table, pace
-        self.region_seconds, self.server_seconds = int(60 * pace), int(90 * pace)
+        self.region_seconds, self.server_seconds = int(45 * pace), int(70 * pace)
         stack.environment |= {
             "REGIONFED_DRILL_ROUNDS": "60",
             "REGIONFED_DRILL_QUORUM": "1",
@@ -236,7 +236,9 @@ class Cuts:
 
     def _next(self, phase: str) -> int:
         """Wait for the phase of a round that has not begun yet, and a moment longer."""
-        number = max(self.watch.rounds(), default=0) + 2
+        begun = max(event["round"] for event in self.watch.events())
+        # The newest round may be in its evaluation already, and beyond the phase that is waited for.
+        number = begun + 1
         self.watch.phase(number, phase, deadline=900 * self.pace)
         time.sleep(2.0)
         return number
