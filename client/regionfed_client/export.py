@@ -71,6 +71,8 @@ def facts(device: ServedModel) -> dict[str, Any]:
             ids = model.tokenizer.tag_ids(task.labels)
             # Where tags have ids, an answer is one of them per word, with no end mark.
             entry["tag_ids"] = None if ids is None else list(ids)
+            # The decoder then reads the first id of each word instead of the tag before it.
+            entry["reads_words"] = ids is not None and model.aligned
         tasks.append(entry)
     return {
         "round": device.part.round,

@@ -56,6 +56,13 @@ class ModelConfig(Section):
     max_input_length: int = Field(default=64, ge=4, description="Input tokens kept.")
     max_target_length: int = Field(default=32, ge=2, description="Answer tokens kept.")
 
+    tagging: Literal["sequence", "aligned"] = Field(
+        default="sequence",
+        description="How a text-to-text model tags: one tag after the other, each told the last "
+        "one ('sequence'), or each told the word that it is for ('aligned'), which a model from "
+        "scratch learns from far fewer rows.",
+    )
+
     cnn: Literal["lenet", "resnet"] = Field(
         default="lenet", description="'resnet' has BatchNorm, so buffers are averaged too."
     )

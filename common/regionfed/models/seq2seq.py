@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from regionfed.data.types import Row
 from regionfed.models.base import RowwiseModel
@@ -25,6 +26,9 @@ from regionfed.models.padding import (
 from regionfed.models.tokens import TextTokenizer
 from regionfed.tasks.spec import TaskKind, TaskSpec
 
+_EVERY_WORD = 1 << 16
+"""Ids of a text from which words are no longer read; no shop query comes near."""
+
 TEXT_KINDS = (TaskKind.CLASSIFICATION, TaskKind.TEXT, TaskKind.TAGGING)
 
 
@@ -38,7 +42,9 @@ class Seq2SeqModel(RowwiseModel):
 
     Classes and corrected texts are written out as text. Tags are one id each, with no end mark:
     the answer to a tagging row is as long as the row has tokens, and only tags can be chosen.
-    Where the tokenizer has no ids for tags, they are written out as text too.
+    Where the tokenizer has no ids for tags, they are written out as text too. With `aligned` the
+    decoder reads the first id of each word where it answers with that word's tag; else it reads the
+    tag before.
     """
 
     def __init__(
@@ -49,6 +55,7 @@ class Seq2SeqModel(RowwiseModel):
         tokenizer: TextTokenizer,
         max_input_length: int,
         max_target_length: int,
+        aligned: bool = False,
     ) -> None:
         """Raises `ModelError` for an image task."""
         split_kinds(
@@ -64,6 +71,7 @@ class Seq2SeqModel(RowwiseModel):
         self.tokenizer = tokenizer
         self.max_input_length = max_input_length
         self.max_target_length = max_target_length
+        self.aligned = aligned
         self.start_id = int(module.config.decoder_start_token_id)
         self._tags: dict[str, tuple[int, ...]] = {}
         for task in tasks:
@@ -81,6 +89,13 @@ class Seq2SeqModel(RowwiseModel):
         ids = dict(zip(self.tasks[row.task].labels, tags, strict=True))
         return [ids[tag] for tag in row.target.split()][: self.max_target_length]
 
+    def _read(self, row: Row) -> list[int]:
+        """What the decoder reads of a row in place of its own answer."""
+        if not self.aligned or row.task not in self._tags:
+            return []
+        ids, first = self.tokenizer.encode_words(row.text.split(), limit=_EVERY_WORD)
+        return [ids[place] for place in first][: self.max_target_length]
+
     def encode(self, rows: Sequence[Row]) -> PaddedRows:
         """Token ids of inputs and answers, padded to the longest row."""
         prompts = [prompt(row, task_of(row, self.tasks)) for row in rows]
@@ -89,6 +104,7 @@ class Seq2SeqModel(RowwiseModel):
             value=self.tokenizer.pad_id,
         )
         labels, label_lengths = pad([self._target(row) for row in rows], value=IGNORED)
+        read, read_lengths = pad([self._read(row) for row in rows], value=IGNORED)
         kind = [
             self._tag_tasks.index(row.task) + 1 if row.task in self._tags else 0 for row in rows
         ]
@@ -103,12 +119,18 @@ class Seq2SeqModel(RowwiseModel):
                 "inputs": inputs,
                 "mask": mask_of(inputs, lengths),
                 "labels": labels,
+                "read": read,
                 "tagging": torch.tensor(kind, dtype=torch.int64),
                 "answer_length": torch.tensor(bounded, dtype=torch.int64),
             },
             rows=rows,
-            lengths={"inputs": lengths, "mask": lengths, "labels": label_lengths},
-            fillers={"inputs": self.tokenizer.pad_id, "labels": IGNORED},
+            lengths={
+                "inputs": lengths,
+                "mask": lengths,
+                "labels": label_lengths,
+                "read": read_lengths,
+            },
+            fillers={"inputs": self.tokenizer.pad_id, "labels": IGNORED, "read": IGNORED},
         )
 
     def row_losses(self, batch: Mapping[str, Tensor]) -> Tensor:
@@ -118,6 +140,9 @@ class Seq2SeqModel(RowwiseModel):
         shifted = torch.cat(
             [torch.full_like(labels[:, :1], self.start_id), labels[:, :-1].clamp(min=0)], dim=1
         )
+        # A row that is read has as many ids to read as labels, so these are never the wider.
+        read = functional.pad(batch["read"], (0, width - batch["read"].shape[1]), value=IGNORED)
+        shifted = torch.where(read == IGNORED, shifted, read)
         hidden_later = causal(width, device=labels.device).expand(rows, 1, width, width)
         out = self.module(
             input_ids=batch["inputs"],
@@ -137,6 +162,7 @@ class Seq2SeqModel(RowwiseModel):
             start_id=self.start_id,
             eos_id=self.tokenizer.eos_id,
             lengths=batch["answer_length"],
+            read=batch["read"],
             kind=batch["tagging"],
             choices=[self._tags[name] for name in self._tag_tasks],
         )

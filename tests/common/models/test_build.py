@@ -13,7 +13,7 @@ from regionfed.models.base import FederatedModel
 from regionfed.models.build import build_model
 from regionfed.models.config import LoraConfig, ModelConfig
 from regionfed.models.flat import FlatModel
-from regionfed.tasks.spec import TaskSpec
+from regionfed.tasks.spec import TaskKind, TaskSpec
 
 TINY_T5 = ModelConfig(preset="tiny")
 TINY_ROBERTA = ModelConfig(kind="roberta", preset="tiny")
@@ -46,6 +46,43 @@ def test_t5_learns_all_tasks(text_rows: list[Row], words: list[str]) -> None:
     model = build_model(TINY_T5, tasks=TEXT, vocabulary=words, seed=0)
     answers = learn(model, text_rows, steps=120, rate=1e-2)
     assert answers == [row.target for row in text_rows]
+
+
+def test_aligned_tagging_generalises_where_a_sequence_of_tags_does_not() -> None:
+    order = np.random.default_rng(0)
+    names, things = [f"brand{i}" for i in range(12)], [f"thing{i}" for i in range(12)]
+
+    def row() -> Row:
+        drawn = [
+            (names if brand else things)[int(order.integers(12))]
+            for brand in order.integers(2, size=int(order.integers(2, 7)))
+        ]
+        tags = " ".join("BRAND" if word.startswith("brand") else "O" for word in drawn)
+        return Row("tags", " ".join(drawn), tags)
+
+    task = TaskSpec("tags", TaskKind.TAGGING, ("O", "BRAND"))
+    seen, unseen = [row() for _ in range(64)], [row() for _ in range(64)]
+    right = {}
+    for tagging in ("sequence", "aligned"):
+        config = ModelConfig.model_validate({**TINY_T5.model_dump(), "tagging": tagging})
+        model = build_model(config, tasks=(task,), vocabulary=names + things, seed=0)
+        learn(model, seen, steps=60, rate=1e-2)
+        batch = model.encode(unseen).batch(torch.arange(64), CPU)
+        answers = model.predict(batch)
+        right[tagging] = np.mean([a == r.target for a, r in zip(answers, unseen, strict=True)])
+        assert all(len(a.split()) == len(r.text.split()) for a, r in zip(answers, unseen))
+    assert right["aligned"] > 0.85
+    assert right["aligned"] > right["sequence"] + 0.2
+
+
+def test_aligned_tags_are_those_that_training_sees(text_rows: list[Row], words: list[str]) -> None:
+    config = ModelConfig.model_validate({**TINY_T5.model_dump(), "tagging": "aligned"})
+    model = build_model(config, tasks=TEXT, vocabulary=words, seed=0)
+    answers = learn(model, text_rows, steps=120, rate=1e-2)
+    assert answers == [row.target for row in text_rows]
+    rows = [row for row in text_rows if row.task == "ner"]
+    alone = model.predict(model.encode(rows).batch(torch.arange(len(rows)), CPU))
+    assert alone == [row.target for row in rows]
 
 
 @pytest.mark.parametrize("freeze", ["none", "embeddings", "encoder"])
