@@ -107,6 +107,9 @@ def test_a_client_killed_between_its_shares_and_its_vector(tmp_path: Path, for_g
             asked = event.tier == "coordinator" and event.region == region
             if asked and event.phase == "train" and not killed:
                 killed.append(federation.kill(VICTIM, for_good=for_good))
+                # Its app, too, which would go on without it.
+                if f"{VICTIM}/clientapp" in federation.processes():
+                    federation.kill(f"{VICTIM}/clientapp")
 
         federation.submit()
         result = federation.wait(strike)
