@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from conftest import device_config
+
 from regionfed_client.runtime import ClientRuntime, Shared
 from regionfed_client.terms import known_terms, region_terms
 

@@ -70,7 +70,9 @@ def test_aligned_tagging_generalises_where_a_sequence_of_tags_does_not() -> None
         batch = model.encode(unseen).batch(torch.arange(64), CPU)
         answers = model.predict(batch)
         right[tagging] = np.mean([a == r.target for a, r in zip(answers, unseen, strict=True)])
-        assert all(len(a.split()) == len(r.text.split()) for a, r in zip(answers, unseen))
+        assert all(
+            len(a.split()) == len(r.text.split()) for a, r in zip(answers, unseen, strict=True)
+        )
     assert right["aligned"] > 0.85
     assert right["aligned"] > right["sequence"] + 0.2
 
