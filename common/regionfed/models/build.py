@@ -141,7 +141,8 @@ def _seq2seq(
         tokenizer=tokenizer,
         max_input_length=config.max_input_length,
         max_target_length=config.max_target_length,
-        aligned=config.tagging == "aligned",
+        reads_tagged=config.tagging == "aligned",
+        rewrites=config.rewriting == "aligned",
     )
 
 
