@@ -5,7 +5,7 @@ import json
 import socket
 
 import pytest
-from conftest import device_config
+from device_runs import device_config
 
 from regionfed.config.write import write_resolved
 from regionfed.engine import simulate

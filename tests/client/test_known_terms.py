@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from conftest import device_config
+from device_runs import device_config
 
 from regionfed_client.runtime import ClientRuntime, Shared
 from regionfed_client.terms import known_terms, region_terms

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import device_config
+from device_runs import device_config
 
 from regionfed.errors import ConfigError, StateError, UpdateError
 from regionfed.messages import ClientUpdate, TrainOrder

@@ -5,7 +5,7 @@ import stat
 
 import numpy as np
 import pytest
-from conftest import device_config
+from device_runs import device_config
 
 from regionfed.config.federation import FederationConfig
 from regionfed.engine import simulate

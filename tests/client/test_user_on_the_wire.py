@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import device_config
+from device_runs import device_config
 
 import regionfed.messages as messages
 from regionfed.engine import simulate

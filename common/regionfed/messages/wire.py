@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import threading
 import types
 import typing
 from typing import Any, Self
@@ -33,6 +34,10 @@ _ARRAY_TYPES: dict[Any, np.dtype[Any]] = {
 }
 _SCALARS = (bool, int, float, str, bytes)
 _KIND = "kind"
+
+_PARSING = threading.Lock()
+"""Held while an array's header is read: before Python 3.11.8 and 3.12.2 `ast` fails now and then
+when several threads parse at once, and regions of a simulation are threads."""
 
 
 _KNOWN: dict[Any, dict[str, tuple[Any, bool]]] = {}
@@ -117,7 +122,8 @@ class WireMessage:
     @classmethod
     def _array(cls, name: str, array: Array, dtype: np.dtype[Any]) -> NDArray[Any]:
         try:
-            value: NDArray[Any] = array.numpy()
+            with _PARSING:
+                value: NDArray[Any] = array.numpy()
         except (TypeError, ValueError) as error:
             raise UpdateError(f"{cls.__name__}.{name}: unreadable array") from error
         if value.dtype != dtype or value.ndim != 1:

@@ -15,7 +15,7 @@ from regionfed.cli.main import COMMANDS, load_command, run
 from regionfed.errors import QuorumError
 
 FLAGS = {
-    "simulate": {"config", "--out", "--set", "--resume", "--json", "--help"},
+    "simulate": {"config", "--out", "--set", "--resume", "--json", "--workers", "--help"},
     "up": {"config", "--out", "--set", "--resume", "--json", "--help"},
     "plan": {"config", "--set", "--json", "--help"},
     "report": {"run_dir", "--help"},

@@ -22,8 +22,11 @@ from regionfed.run.scores import LevelScores, RegionScores, TaskScore
 from regionfed.run.summary import summarise
 
 
-def engine(config: FederationConfig, folder: RunFolder, progress: ProgressSink) -> Result:
+def engine(
+    config: FederationConfig, folder: RunFolder, progress: ProgressSink, *, workers: int
+) -> Result:
     """Stands for an engine: one round of one region, by the same records."""
+    assert workers == 0, "as many as suit, unless the command says"
     progress(ProgressEvent(tier="server", round=1, rounds=1, phase="train", message="[2 regions]"))
     folder.metrics().append(RoundRecord(round=1, seconds=1.0, answered=("north",)))
     scores = LevelScores.from_regions(
@@ -81,7 +84,9 @@ def test_a_person_sees_regions_and_where_the_report_is(
 def test_a_failed_run_leaves_a_result_that_says_so(
     tmp_path: Path, engine_module: types.ModuleType, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def failing(config: FederationConfig, folder: RunFolder, progress: ProgressSink) -> Result:
+    def failing(
+        config: FederationConfig, folder: RunFolder, progress: ProgressSink, *, workers: int
+    ) -> Result:
         raise QuorumError("no region answered in 5 s")
 
     engine_module.simulate = failing  # type: ignore[attr-defined]
@@ -96,8 +101,10 @@ def test_a_failed_run_leaves_a_result_that_says_so(
 def test_the_engines_own_failed_result_is_kept(
     tmp_path: Path, engine_module: types.ModuleType
 ) -> None:
-    def failing(config: FederationConfig, folder: RunFolder, progress: ProgressSink) -> Result:
-        result = engine(config, folder, progress)
+    def failing(
+        config: FederationConfig, folder: RunFolder, progress: ProgressSink, *, workers: int
+    ) -> Result:
+        result = engine(config, folder, progress, workers=workers)
         folder.write_result(result.model_copy(update={"status": "failed", "reason": "known"}))
         raise QuorumError("told")
 
@@ -109,8 +116,10 @@ def test_the_engines_own_failed_result_is_kept(
 def test_a_result_that_failed_ends_with_its_code(
     tmp_path: Path, engine_module: types.ModuleType, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def ended(config: FederationConfig, folder: RunFolder, progress: ProgressSink) -> Result:
-        result = engine(config, folder, progress)
+    def ended(
+        config: FederationConfig, folder: RunFolder, progress: ProgressSink, *, workers: int
+    ) -> Result:
+        result = engine(config, folder, progress, workers=workers)
         return result.model_copy(update={"status": "failed", "reason": "lost the server"})
 
     engine_module.simulate = ended  # type: ignore[attr-defined]
@@ -119,7 +128,9 @@ def test_a_result_that_failed_ends_with_its_code(
 
 
 def test_sigterm_ends_like_ctrl_c(tmp_path: Path, engine_module: types.ModuleType) -> None:
-    def stopped(config: FederationConfig, folder: RunFolder, progress: ProgressSink) -> Result:
+    def stopped(
+        config: FederationConfig, folder: RunFolder, progress: ProgressSink, *, workers: int
+    ) -> Result:
         os.kill(os.getpid(), signal.SIGTERM)
         raise AssertionError("not reached")
 
