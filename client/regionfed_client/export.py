@@ -72,11 +72,7 @@ def facts(device: ServedModel) -> dict[str, Any]:
             # Where tags have ids, an answer is one of them per word, with no end mark.
             entry["tag_ids"] = None if ids is None else list(ids)
             # The decoder then reads the first id of each word instead of the tag before it.
-            entry["reads_words"] = ids is not None and model.reads_tagged
-        if isinstance(model, Seq2SeqModel) and task.kind.value == "text" and model.rewriting:
-            # One edit per word: this id keeps the word, that of a word replaces it.
-            entry["keep_id"] = model.rewriting.keep_id
-            entry["reads_words"] = True
+            entry["reads_words"] = ids is not None and model.aligned
         tasks.append(entry)
     return {
         "round": device.part.round,

@@ -141,8 +141,7 @@ def _seq2seq(
         tokenizer=tokenizer,
         max_input_length=config.max_input_length,
         max_target_length=config.max_target_length,
-        reads_tagged=config.tagging == "aligned",
-        rewrites=config.rewriting == "aligned",
+        aligned=config.tagging == "aligned",
     )
 
 

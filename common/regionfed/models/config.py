@@ -63,13 +63,6 @@ class ModelConfig(Section):
         "scratch learns from far fewer rows.",
     )
 
-    rewriting: Literal["sequence", "aligned"] = Field(
-        default="sequence",
-        description="How a text-to-text model corrects text: it writes the whole answer "
-        "('sequence'), or keeps or replaces each word ('aligned'; needs tokenizer = 'words' and "
-        "answers with as many words as the text).",
-    )
-
     cnn: Literal["lenet", "resnet"] = Field(
         default="lenet", description="'resnet' has BatchNorm, so buffers are averaged too."
     )
@@ -98,16 +91,6 @@ class ModelConfig(Section):
         default="fp32", description="Storage of frozen weights (LoRA on large models: 'bf16')."
     )
     lora: LoraConfig | None = Field(default=None, description="Adapters instead of all weights.")
-
-    @model_validator(mode="after")
-    def _edits_have_words(self) -> Self:
-        if self.rewriting == "aligned" and (self.kind != "t5" or self.tokenizer != "words"):
-            raise ValueError(
-                "rewriting = 'aligned' replaces whole words: it needs kind = 't5' and tokenizer = "
-                f"'words', but kind = {self.kind!r} and tokenizer = {self.tokenizer!r}; set "
-                "rewriting = 'sequence'"
-            )
-        return self
 
     @model_validator(mode="after")
     def _origin_is_named(self) -> Self:

@@ -23,8 +23,7 @@ from regionfed.models.padding import (
     pad,
     row_cross_entropy,
 )
-from regionfed.models.rewrite import WordRewriting
-from regionfed.models.tokens import TextTokenizer, WordTokenizer
+from regionfed.models.tokens import TextTokenizer
 from regionfed.tasks.spec import TaskKind, TaskSpec
 
 _EVERY_WORD = 1 << 16
@@ -43,10 +42,9 @@ class Seq2SeqModel(RowwiseModel):
 
     Classes and corrected texts are written out as text. Tags are one id each, with no end mark:
     the answer to a tagging row is as long as the row has tokens, and only tags can be chosen.
-    Where the tokenizer has no ids for tags, they are written out as text too. With `reads_tagged`
-    the decoder reads the first id of each word where it answers with that word's tag; else it reads
-    the tag before. With `rewrites` it answers a text task in the same way, with one edit per word
-    (`models.rewrite`); this needs a `WordTokenizer`.
+    Where the tokenizer has no ids for tags, they are written out as text too. With `aligned` the
+    decoder reads the first id of each word where it answers with that word's tag; else it reads the
+    tag before.
     """
 
     def __init__(
@@ -57,8 +55,7 @@ class Seq2SeqModel(RowwiseModel):
         tokenizer: TextTokenizer,
         max_input_length: int,
         max_target_length: int,
-        reads_tagged: bool = False,
-        rewrites: bool = False,
+        aligned: bool = False,
     ) -> None:
         """Raises `ModelError` for an image task."""
         split_kinds(
@@ -74,41 +71,27 @@ class Seq2SeqModel(RowwiseModel):
         self.tokenizer = tokenizer
         self.max_input_length = max_input_length
         self.max_target_length = max_target_length
-        self.reads_tagged = reads_tagged
-        self.rewriting: WordRewriting | None = None
-        if rewrites:
-            assert isinstance(tokenizer, WordTokenizer)
-            self.rewriting = WordRewriting(tokenizer)
+        self.aligned = aligned
         self.start_id = int(module.config.decoder_start_token_id)
-        # The ids that a task's answers are made of, one per word of the text, by task.
-        self._closed: dict[str, tuple[int, ...]] = {}
+        self._tags: dict[str, tuple[int, ...]] = {}
         for task in tasks:
-            if task.kind is TaskKind.TAGGING:
-                ids = tokenizer.tag_ids(task.labels)
-                if ids is not None:
-                    self._closed[task.name] = ids
-            elif task.kind is TaskKind.TEXT and self.rewriting is not None:
-                self._closed[task.name] = self.rewriting.ids
-        # Kind of a row: 0 answers with anything, then one kind per task with a closed answer.
-        self._kinds = list(self._closed)
+            ids = tokenizer.tag_ids(task.labels) if task.kind is TaskKind.TAGGING else None
+            if ids is not None:
+                self._tags[task.name] = ids
+        # Which ids a row may answer with: row 0 is anything, then one row per tagging task.
+        self._tag_tasks = list(self._tags)
 
     def _target(self, row: Row) -> list[int]:
         check_target(row, self.labels)
-        tags = self._closed.get(row.task)
+        tags = self._tags.get(row.task)
         if tags is None:
             return self.tokenizer.encode(row.target, limit=self.max_target_length)
-        if self._edited(row.task) and self.rewriting is not None:
-            edits = self.rewriting.labels(row.text.split(), row.target.split())
-            return edits[: self.max_target_length]
         ids = dict(zip(self.tasks[row.task].labels, tags, strict=True))
         return [ids[tag] for tag in row.target.split()][: self.max_target_length]
 
-    def _edited(self, task: str) -> bool:
-        return self.rewriting is not None and self.tasks[task].kind is TaskKind.TEXT
-
     def _read(self, row: Row) -> list[int]:
         """What the decoder reads of a row in place of its own answer."""
-        if row.task not in self._closed or not (self.reads_tagged or self._edited(row.task)):
+        if not self.aligned or row.task not in self._tags:
             return []
         ids, first = self.tokenizer.encode_words(row.text.split(), limit=_EVERY_WORD)
         return [ids[place] for place in first][: self.max_target_length]
@@ -122,10 +105,12 @@ class Seq2SeqModel(RowwiseModel):
         )
         labels, label_lengths = pad([self._target(row) for row in rows], value=IGNORED)
         read, read_lengths = pad([self._read(row) for row in rows], value=IGNORED)
-        kind = [self._kinds.index(row.task) + 1 if row.task in self._closed else 0 for row in rows]
+        kind = [
+            self._tag_tasks.index(row.task) + 1 if row.task in self._tags else 0 for row in rows
+        ]
         bounded = [
             min(len(row.text.split()), self.max_target_length)
-            if row.task in self._closed
+            if row.task in self._tags
             else self.max_target_length
             for row in rows
         ]
@@ -179,25 +164,18 @@ class Seq2SeqModel(RowwiseModel):
             lengths=batch["answer_length"],
             read=batch["read"],
             kind=batch["tagging"],
-            choices=[self._closed[name] for name in self._kinds],
+            choices=[self._tags[name] for name in self._tag_tasks],
         )
+        kinds = batch["tagging"].tolist()
+        lengths = batch["answer_length"].tolist()
         return [
-            self._answer(answer, kind=kind, length=length, given=given)
-            for answer, kind, length, given in zip(
-                ids.tolist(),
-                batch["tagging"].tolist(),
-                batch["answer_length"].tolist(),
-                batch["inputs"].tolist(),
-                strict=True,
-            )
+            self._answer(row, kind=kind, length=length)
+            for row, kind, length in zip(ids.tolist(), kinds, lengths, strict=True)
         ]
 
-    def _answer(self, ids: list[int], *, kind: int, length: int, given: list[int]) -> str:
+    def _answer(self, ids: list[int], *, kind: int, length: int) -> str:
         if kind == 0:
             return self.tokenizer.decode(ids)
-        task = self.tasks[self._kinds[kind - 1]]
-        if self._edited(task.name) and self.rewriting is not None:
-            before = len(prompt(Row(task.name, "", ""), task).split())
-            return self.rewriting.text(ids[:length], self.tokenizer.decode(given).split()[before:])
-        tag = dict(zip(self._closed[task.name], task.labels, strict=True))
+        name = self._tag_tasks[kind - 1]
+        tag = dict(zip(self._tags[name], self.tasks[name].labels, strict=True))
         return " ".join(tag[id_] for id_ in ids[:length])

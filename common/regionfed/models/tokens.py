@@ -49,21 +49,11 @@ class WordTokenizer(TextTokenizer):
 
     pad_id = 0
     eos_id = 1
-    spell_id = _SPELL
 
     def __init__(self, words: Iterable[str]) -> None:
         self.words = tuple(dict.fromkeys(words))
         self._id = {word: _WORDS_AT + place for place, word in enumerate(self.words)}
         self.size = _WORDS_AT + len(self.words)
-
-    @property
-    def word_ids(self) -> range:
-        """The ids of whole words."""
-        return range(_WORDS_AT, self.size)
-
-    def word_id(self, word: str, *, default: int) -> int:
-        """The id of a whole word, `default` for one outside the vocabulary."""
-        return self._id.get(word, default)
 
     def _word(self, word: str) -> list[int]:
         known = self._id.get(word)

@@ -87,27 +87,6 @@ def test_aligned_tags_are_those_that_training_sees(text_rows: list[Row], words: 
     assert alone == [row.target for row in rows]
 
 
-def test_words_are_kept_or_replaced_one_by_one() -> None:
-    config = ModelConfig.model_validate({**TINY_T5.model_dump(), "rewriting": "aligned"})
-    model = build_model(config, tasks=(SPELL,), vocabulary=["red", "shoe", "hat"], seed=0)
-    rows = [
-        Row("spell", "red sho", "red shoe"),
-        Row("spell", "rde hat", "red hat"),
-        Row("spell", "zyx hat", "zyx hat"),  # right, though outside the vocabulary
-        Row("spell", "redhat", "red hat"),  # no edit of one word writes two
-    ]
-    answers = learn(model, rows, steps=150, rate=1e-2)
-    assert answers[:3] == [row.target for row in rows[:3]]
-    assert len(answers[3].split()) == 1
-    losses = model.row_losses(model.encode(rows).batch(torch.arange(4), CPU))
-    assert float(losses[3].detach()) == 0.0
-
-
-def test_rewriting_needs_whole_words() -> None:
-    with pytest.raises(ValueError, match="tokenizer = 'words'"):
-        ModelConfig(rewriting="aligned", tokenizer="t5-small")
-
-
 @pytest.mark.parametrize("freeze", ["none", "embeddings", "encoder"])
 def test_roberta_learns_classes_and_tags(
     freeze: str, text_rows: list[Row], words: list[str]
