@@ -2,12 +2,13 @@
 
     python benchmarks/simulate_speed.py [--json] [--clients 80] [--rounds 2] [--steps 8] [--model small]
 
-All four do the same work in one run: the same model, rows, batch size and number of optimizer
-steps, one core each for the central loop, the benchmark's core and `simulate`.
+All do the same work in one run: the same model, rows, batch size and number of optimizer steps, one
+core each for the central loop, the benchmark's core and `simulate`.
 
 - central: one loop over the union of all rows, with no federation: the limit.
 - core: the benchmark's core (`regionfed.bench.federation`), rounds of FedAvg.
 - simulate: `regionfed simulate`, all three tiers; training phases only (evaluation is left out).
+- simulate-all: the same with one client process per core, as the command line does by itself.
 - flower: Flower's simulation engine (Ray), a ServerApp that averages and ClientApps that train with
   the same code and keep their model and rows per worker process. It needs `pip install
   'flwr[simulation]'` and is given as many workers as there are cores. Without Ray its place is
@@ -49,6 +50,7 @@ from regionfed.run.folder import RunFolder
 from regionfed.training.local import local_train
 
 REGIONS = 8
+SIDES = ("central", "core", "simulate", "simulate-all", "flower")
 
 
 def configuration(arguments: argparse.Namespace) -> FederationConfig:
@@ -96,10 +98,11 @@ def core(federation: Federation) -> None:
         system.round(number)
 
 
-def simulated(config: FederationConfig) -> float:
+def simulated(config: FederationConfig, *, workers: int = 1) -> float:
     """Wall seconds of the training phases of `regionfed simulate`."""
     with tempfile.TemporaryDirectory() as folder:
-        result = simulate(config, RunFolder.create(config, out=Path(folder) / "run"))
+        run = RunFolder.create(config, out=Path(folder) / "run")
+        result = simulate(config, run, workers=workers)
     return sum(result.seconds_by_phase.get(name, 0.0) for name in ("train", "aggregate"))
 
 
@@ -218,6 +221,7 @@ def one(side: str, arguments: argparse.Namespace) -> dict[str, Any]:
         "central": lambda: central(federation),
         "core": lambda: core(federation),
         "simulate": lambda: simulated(config),
+        "simulate-all": lambda: simulated(config, workers=len(os.sched_getaffinity(0))),
         "flower": lambda: flower_engine(config),
         "flower-like": lambda: flower_like(config, federation),
     }
@@ -229,7 +233,12 @@ def one(side: str, arguments: argparse.Namespace) -> dict[str, Any]:
         "seconds": wall,
         "processor_seconds": processor,
         "samples_per_second": rows / wall,
-        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        # Of the largest process: a worker of Ray or of the simulation counts by itself.
+        "peak_mib": max(
+            resource.getrusage(who).ru_maxrss
+            for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+        )
+        / 1024,
         "parameters": federation.size,
     }
 
@@ -238,7 +247,7 @@ def main() -> None:
     """Measure every side in a process of its own and print what came out."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--side", choices=["central", "core", "simulate", "flower"])
+    parser.add_argument("--side", choices=SIDES)
     parser.add_argument("--clients", type=int, default=80)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--steps", type=int, default=8)
@@ -250,7 +259,7 @@ def main() -> None:
         return
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     found: dict[str, dict[str, Any]] = {}
-    for side in ("central", "core", "simulate", "flower"):
+    for side in SIDES:
         command = [sys.executable, __file__, "--side", side, *sys.argv[1:]]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
         found[side] = json.loads(done.stdout.strip().splitlines()[-1])
