@@ -22,7 +22,8 @@ from regionfed.tasks.metrics import overall, score
 from regionfed.training.evaluate import counts
 from regionfed.training.local import local_train
 from regionfed.training.seeds import derive_seed
-from regionfed_client.runtime import Workbench, client_runtime
+from regionfed_client.runtime import client_runtime
+from regionfed_client.workbench import Workbench
 
 client = ClientApp()
 server = ServerApp()
