@@ -16,14 +16,18 @@ from regionfed.errors import ConfigError, ModelError, StateError
 from regionfed.models.base import FederatedModel
 from regionfed.models.causal import CausalModel
 from regionfed.models.encoder import EncoderModel
+from regionfed.models.letters import GROUPS, NO_GROUP, WIDEST
 from regionfed.models.seq2seq import Seq2SeqModel
 from regionfed.models.tokens import PretrainedTokenizer, TextTokenizer, WordTokenizer
+from regionfed.models.wordwise import WordwiseModel, mark
 from regionfed.run.files import write_atomically
 from regionfed_client.served import ServedModel
 from regionfed_client.words_export import save_word_tokenizer
 
 FORMATS = ("transformers", "onnx", "executorch")
 FACTS = "regionfed.json"
+ANSWERS = "answers.txt"
+_LETTERS = {"groups": GROUPS, "filling": NO_GROUP, "most": WIDEST}
 HEADS = "heads.safetensors"
 
 
@@ -49,6 +53,9 @@ def export_model(device: ServedModel, folder: Path, *, form: str) -> list[Path]:
         from regionfed_client.programs import write_executorch, write_onnx
 
         (write_onnx if form == "onnx" else write_executorch)(model, device.config, folder)
+    if isinstance(model, WordwiseModel):
+        lines = "".join(f"{answer}\n" for answer in model.answers)
+        write_atomically(folder / ANSWERS, lines.encode())
     write_atomically(
         folder / FACTS, json.dumps(facts(device), indent=2, ensure_ascii=False).encode() + b"\n"
     )
@@ -58,15 +65,18 @@ def export_model(device: ServedModel, folder: Path, *, form: str) -> list[Path]:
 def facts(device: ServedModel) -> dict[str, Any]:
     """What a program needs to know beside the weights: tasks, prompts, limits."""
     config = device.config.model
+    model = device.bench.model
     tasks = []
     for task in device.bench.data.tasks:
         entry: dict[str, Any] = {
             "name": task.name,
             "kind": task.kind.value,
             "labels": list(task.labels),
-            "prompt": f"{task.prefix.strip() or task.name + ':'} ",
         }
-        model = device.bench.model
+        if isinstance(model, WordwiseModel):
+            entry |= {"mark": mark(task), "answers": list(model.spans[task.name])}
+        else:
+            entry["prompt"] = f"{task.prefix.strip() or task.name + ':'} "
         if isinstance(model, Seq2SeqModel) and task.kind.value == "tagging":
             ids = model.tokenizer.tag_ids(task.labels)
             # Where tags have ids, an answer is one of them per word, with no end mark.
@@ -83,6 +93,7 @@ def facts(device: ServedModel) -> dict[str, Any]:
         "max_input_length": config.max_input_length,
         "max_target_length": config.max_target_length,
         "tasks": tasks,
+        **({"letters": _LETTERS} if isinstance(model, WordwiseModel) else {}),
     }
 
 

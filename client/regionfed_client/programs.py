@@ -20,8 +20,10 @@ from regionfed.models.base import FederatedModel
 from regionfed.models.cnn import CnnModel
 from regionfed.models.encoder import EncoderModel, HeadedEncoder
 from regionfed.models.extras import require
+from regionfed.models.letters import WIDEST
 from regionfed.models.padding import attention, causal
 from regionfed.models.seq2seq import Seq2SeqModel
+from regionfed.models.wordwise import WordwiseModel, WordwiseT5
 from regionfed.run.files import write_atomically
 
 ONNX_FILE = "model.onnx"
@@ -89,6 +91,21 @@ class _Seq2Seq(nn.Module):
         return scores
 
 
+class _Wordwise(nn.Module):
+    """Letter groups of the words to encode and to read, and the task, to scores of the answers."""
+
+    inner: WordwiseT5
+
+    def __init__(self, model: WordwiseModel) -> None:
+        super().__init__()
+        self.inner = copy.deepcopy(model.module)
+        self.inner.core.set_attn_implementation("eager")
+
+    def forward(self, inputs: Tensor, attention_mask: Tensor, read: Tensor, task: Tensor) -> Tensor:
+        scores: Tensor = self.inner(inputs, attention_mask, read, task)
+        return scores
+
+
 @dataclass(frozen=True)
 class Program:
     """A module to be traced, an example of its inputs, and the names around it."""
@@ -144,10 +161,32 @@ def program_of(model: FederatedModel, config: FederationConfig, *, full: bool = 
             ("logits",),
             {**axes, "decoder_input_ids": {0: rows, 1: target}},
         )
+    if isinstance(model, WordwiseModel):
+        read = example(4, answer)
+        return Program(
+            _Wordwise(model).eval(),
+            {
+                "inputs": _bags(ids),
+                "attention_mask": mask,
+                "read": _bags(read),
+                "task": torch.zeros(len(ids), dtype=torch.int64),
+            },
+            ("scores",),
+            {
+                "inputs": axes["input_ids"],
+                "attention_mask": axes["attention_mask"],
+                "read": {0: rows, 1: dim("answer", min=1, max=answer)},
+                "task": {0: rows},
+            },
+        )
     raise ModelError(
         f"{type(model).__name__} cannot be written as a program here; export it with --format "
         "transformers, where other tools take it from"
     )
+
+
+def _bags(ids: Tensor) -> Tensor:
+    return torch.zeros(*ids.shape, WIDEST, dtype=torch.int32)
 
 
 def write_onnx(model: FederatedModel, config: FederationConfig, folder: Path) -> None:

@@ -12,7 +12,7 @@ from regionfed.run.folder import RunFolder
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """The folder of a finished run of `t5` or `roberta`."""
+    """The folder of a finished run of `t5`, `letters` or `roberta`."""
     made: dict[str, Path] = {}
 
     def make(kind: str) -> Path:

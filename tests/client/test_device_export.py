@@ -1,6 +1,8 @@
 """An exported folder answers in other programs as the device does."""
 
+import itertools
 import json
+import zlib
 
 import numpy as np
 import pytest
@@ -115,7 +117,8 @@ def other_inputs(program):
     generator = torch.Generator().manual_seed(0)
     made = {}
     for name, example in program.inputs.items():
-        shape = [5, *example.shape[1:]] if name == "images" else [5, 4 if name == "words" else 7]
+        free = [4 if name in ("words", "read") else 7, *example.shape[2:]]
+        shape = [5, *(example.shape[1:] if name == "images" else free[: example.dim() - 1])]
         made[name] = torch.randint(0, 4, shape, generator=generator).to(example.dtype)
         if example.dtype == torch.bool:
             made[name] = torch.ones(shape, dtype=torch.bool)
@@ -124,7 +127,14 @@ def other_inputs(program):
 
 
 @pytest.mark.parametrize(
-    ("kind", "model"), [("cnn", {}), ("cnn", {"cnn": "resnet"}), ("roberta", {}), ("t5", {})]
+    ("kind", "model"),
+    [
+        ("cnn", {}),
+        ("cnn", {"cnn": "resnet"}),
+        ("roberta", {}),
+        ("t5", {}),
+        ("t5", {"tokenizer": "letters"}),
+    ],
 )
 def test_onnx_computes_what_the_module_computes(kind, model, tmp_path):
     pytest.importorskip("onnxscript")
@@ -141,6 +151,55 @@ def test_onnx_computes_what_the_module_computes(kind, model, tmp_path):
     assert len(found) == len(wanted)
     for a, b in zip(wanted, found, strict=True):
         np.testing.assert_allclose(a.detach().numpy(), b, atol=2e-5)
+
+
+def test_letters_can_be_read_by_another_program(device, tmp_path):
+    """From the exported files and the rule in docs/device.md alone."""
+    pytest.importorskip("onnxscript")
+    runtime = pytest.importorskip("onnxruntime")
+    own = device("letters")
+    with pytest.raises(ModelError, match="--format onnx"):
+        export_model(own, tmp_path / "no", form="transformers")
+    export_model(own, tmp_path / "out", form="onnx")
+    told = json.loads((tmp_path / "out" / "regionfed.json").read_text())
+    written = (tmp_path / "out" / "answers.txt").read_text().splitlines()
+    session = runtime.InferenceSession(tmp_path / "out" / "model.onnx")
+
+    def bags(words):
+        out = np.full((1, len(words), told["letters"]["most"]), told["letters"]["filling"], "int32")
+        for place, word in enumerate(words):
+            around = f"<{word}>"
+            groups = [f"={word}", *word, *map("".join, itertools.pairwise(around))]
+            ids = [zlib.crc32(group.encode()) % told["letters"]["groups"] for group in groups]
+            out[0, place, : len(ids)] = ids[: told["letters"]["most"]]
+        return out
+
+    rows = own.bench.data.load("r01", "c00").train[:24]
+    expected = answer(own, [Question(row.task, row.text) for row in rows])
+    for row, wanted in zip(rows, expected, strict=True):
+        place, task = next(
+            (place, task) for place, task in enumerate(told["tasks"]) if task["name"] == row.task
+        )
+        words = row.text.split()
+        read = [task["mark"]] if task["kind"] == "classification" else words
+        (scores,) = session.run(
+            None,
+            {
+                "inputs": bags([task["mark"], *words]),
+                "attention_mask": np.ones((1, len(words) + 1), bool),
+                "read": bags(read),
+                "task": np.array([place]),
+            },
+        )
+        best = scores[0].argmax(-1).tolist()
+        first, _ = task["answers"]
+        if task["kind"] == "text":
+            pairs = zip(words, best, strict=True)
+            found = [word if id_ == 0 else written[id_] for word, id_ in pairs]
+        else:
+            found = [task["labels"][id_ - first] for id_ in best]
+        assert " ".join(found) == wanted
+    assert {row.task for row in rows} == {"intent", "spell", "ner"}
 
 
 def test_missing_packages_and_forms_are_named(monkeypatch, tmp_path):

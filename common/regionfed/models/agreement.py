@@ -23,7 +23,7 @@ def agreement_digest(
     text = hashlib.sha256(layout.digest().encode())
     for task in tasks:
         text.update(repr((task.name, task.kind.value, task.labels, task.prefix)).encode())
-    if config.tokenizer == "words" and config.kind in ("t5", "roberta"):
+    if config.tokenizer in ("words", "letters") and config.kind in ("t5", "roberta"):
         for word in vocabulary():
             text.update(word.encode() + b"\0")
     return text.hexdigest()[:16]

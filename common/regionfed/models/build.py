@@ -22,6 +22,7 @@ from regionfed.models.pretrained import load_module, objective_of, place_of, rea
 from regionfed.models.seq2seq import Seq2SeqModel
 from regionfed.models.sizes import sizes_of
 from regionfed.models.tokens import TextTokenizer, WordTokenizer, load_tokenizer
+from regionfed.models.wordwise import WordwiseModel
 from regionfed.tasks.spec import TaskKind, TaskSpec
 
 Vocabulary = Iterable[str] | Callable[[], Iterable[str]]
@@ -78,13 +79,16 @@ def _tokenizer(
 ) -> TextTokenizer:
     if config.tokenizer != "words":
         return load_tokenizer(config.tokenizer, revision=config.revision, offline=config.offline)
-    words = vocabulary() if callable(vocabulary) else vocabulary
     known: list[str] = []
     for task in tasks:
         known += (task.prefix.strip() or f"{task.name}:").split()
         known += [word for label in task.labels for word in label.split()]
-    kept = list(islice(dict.fromkeys(words), config.vocabulary_size))
-    return WordTokenizer([*known, *kept])
+    return WordTokenizer([*known, *_words(config, vocabulary)])
+
+
+def _words(config: ModelConfig, vocabulary: Vocabulary) -> list[str]:
+    words = vocabulary() if callable(vocabulary) else vocabulary
+    return list(islice(dict.fromkeys(words), config.vocabulary_size))
 
 
 def _cnn(config: ModelConfig, tasks: Sequence[TaskSpec]) -> CnnModel:
@@ -103,20 +107,16 @@ def _cnn(config: ModelConfig, tasks: Sequence[TaskSpec]) -> CnnModel:
     )
 
 
-def _t5(config: ModelConfig, tasks: Sequence[TaskSpec], vocabulary: Vocabulary) -> Seq2SeqModel:
+def _t5(config: ModelConfig, tasks: Sequence[TaskSpec], vocabulary: Vocabulary) -> FederatedModel:
     transformers = require("transformers", extra="text", needed_for="model.kind = 't5'")
+    if config.tokenizer == "letters":
+        return _wordwise(config, tasks, vocabulary)
     tokenizer = _tokenizer(config, tasks, vocabulary)
-    sizes = sizes_of(config)
     with _storage(config):
         module = transformers.T5ForConditionalGeneration(
             transformers.T5Config(
                 vocab_size=tokenizer.size,
-                d_model=sizes.d_model,
-                d_kv=sizes.d_kv,
-                d_ff=sizes.d_ff,
-                num_layers=sizes.layers,
-                num_heads=sizes.heads,
-                dropout_rate=config.dropout or 0.0,
+                **_t5_sizes(config),
                 pad_token_id=tokenizer.pad_id,
                 eos_token_id=tokenizer.eos_id,
                 decoder_start_token_id=tokenizer.pad_id,
@@ -124,6 +124,39 @@ def _t5(config: ModelConfig, tasks: Sequence[TaskSpec], vocabulary: Vocabulary) 
             )
         )
     return _seq2seq(config, module, tasks=tasks, tokenizer=tokenizer)
+
+
+def _t5_sizes(config: ModelConfig) -> dict[str, Any]:
+    sizes = sizes_of(config)
+    return {
+        "d_model": sizes.d_model,
+        "d_kv": sizes.d_kv,
+        "d_ff": sizes.d_ff,
+        "num_layers": sizes.layers,
+        "num_heads": sizes.heads,
+        "dropout_rate": config.dropout or 0.0,
+    }
+
+
+def _wordwise(
+    config: ModelConfig, tasks: Sequence[TaskSpec], vocabulary: Vocabulary
+) -> WordwiseModel:
+    transformers = require("transformers", extra="text", needed_for="model.kind = 't5'")
+    core = transformers.T5Model(
+        transformers.T5Config(vocab_size=1, eos_token_id=None, **_t5_sizes(config))
+    )
+    model = WordwiseModel(
+        core,
+        tasks=tasks,
+        words=_words(config, vocabulary),
+        max_input_length=config.max_input_length,
+        max_target_length=config.max_target_length,
+    )
+    if config.freeze == "embeddings":
+        model.module.vectors.requires_grad_(False)
+    if config.freeze == "encoder":
+        core.get_encoder().requires_grad_(False)
+    return model
 
 
 def _seq2seq(

@@ -48,10 +48,15 @@ class ModelConfig(Section):
 
     tokenizer: str = Field(
         default="words",
-        description="'words' (vocabulary of the data) or a folder or hub name of a tokenizer.",
+        description="'words' (vocabulary of the data; other words are spelt in bytes), 'letters' "
+        "(words are read by their letters and answered one by one; 't5' only), or a folder or hub "
+        "name of a tokenizer.",
     )
     vocabulary_size: int = Field(
-        default=8000, ge=16, description="Most words that a 'words' vocabulary keeps."
+        default=8000,
+        ge=16,
+        description="Most words of the data's vocabulary that are kept: those that have an id of "
+        "their own ('words'), or that a corrected text may be made of ('letters').",
     )
     max_input_length: int = Field(default=64, ge=4, description="Input tokens kept.")
     max_target_length: int = Field(default=32, ge=2, description="Answer tokens kept.")
@@ -60,7 +65,7 @@ class ModelConfig(Section):
         default="sequence",
         description="How a text-to-text model tags: one tag after the other, each told the last "
         "one ('sequence'), or each told the word that it is for ('aligned'), which a model from "
-        "scratch learns from far fewer rows.",
+        "scratch learns from far fewer rows. With 'letters' it is always the latter.",
     )
 
     cnn: Literal["lenet", "resnet"] = Field(
@@ -102,6 +107,12 @@ class ModelConfig(Section):
             raise ValueError(
                 f"checkpoint = {self.checkpoint!r} is only read with kind = 'hub', "
                 f"but kind = {self.kind!r}; set kind = 'hub' or remove checkpoint"
+            )
+        if self.tokenizer == "letters" and (self.kind != "t5" or self.lora is not None):
+            given = f"kind = {self.kind!r}" if self.kind != "t5" else "[model.lora]"
+            raise ValueError(
+                f"tokenizer = 'letters' builds a small T5 from scratch and does not go with {given}"
+                "; set kind = 't5' without [model.lora], or choose another tokenizer"
             )
         if self.kind == "factory":
             module, colon, function = self.factory.partition(":")
