@@ -99,11 +99,25 @@ def core(federation: Federation) -> None:
 
 
 def simulated(config: FederationConfig, *, workers: int = 1) -> float:
-    """Wall seconds of the training phases of `regionfed simulate`."""
+    """Wall seconds of the training phases of `regionfed simulate`.
+
+    One round more is run first and not counted, as in Flower's engine: it starts processes and
+    loads what they keep.
+    """
+    rounds = config.run.model_copy(update={"rounds": config.run.rounds + 1})
+    config = config.model_copy(update={"run": rounds})
     with tempfile.TemporaryDirectory() as folder:
         run = RunFolder.create(config, out=Path(folder) / "run")
-        result = simulate(config, run, workers=workers)
-    return sum(result.seconds_by_phase.get(name, 0.0) for name in ("train", "aggregate"))
+        simulate(config, run, workers=workers)
+        told = [json.loads(line) for line in run.metrics_file.read_text().splitlines()]
+    phases = {line["round"]: line["phases"] for line in told if line["kind"] == "round"}
+    assert len(phases) == config.run.rounds
+    return sum(
+        of_round.get(name, 0.0)
+        for number, of_round in phases.items()
+        if number > 1
+        for name in ("train", "aggregate")
+    )
 
 
 _SEATS: dict[str, tuple[Federation, list[Member]]] = {}
