@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from regionfed.data.types import Row
+from regionfed.errors import ModelError
 from regionfed.models.base import RowwiseModel
 from regionfed.models.head import head_of
 from regionfed.models.labels import check_target, labelled, split_kinds, task_of
@@ -102,7 +103,7 @@ class WordwiseModel(RowwiseModel):
     ) -> None:
         """`words` are what a corrected text may be made of, beside the words that are in it.
 
-        Raises `ModelError` for an image task.
+        Raises `ModelError` for an image task, and for corrections without any word to write.
         """
         split_kinds(
             tasks,
@@ -117,6 +118,13 @@ class WordwiseModel(RowwiseModel):
         # Marks have a space within, as no word has.
         answers = ["< keep >", *dict.fromkeys(words)]
         self._word_id = {word: place for place, word in enumerate(answers) if place != KEEP}
+        writing = [task.name for task in tasks if task.kind is TaskKind.TEXT]
+        if writing and not self._word_id:
+            raise ModelError(
+                f"task {writing[0]!r} asks for text, which tokenizer = 'letters' puts together from "
+                "public words, but the data source has none; name a file of words in "
+                "[data.files] vocabulary, or choose another tokenizer"
+            )
         self.spans: dict[str, tuple[int, int]] = {}
         for task in tasks:
             if task.kind is TaskKind.TEXT:

@@ -23,6 +23,7 @@ from regionfed.training.local import local_train
 
 LETTERS = ModelConfig(preset="tiny", tokenizer="letters")
 TEXT = (INTENT, SPELL, NER)
+HEADS = (INTENT, NER)
 CPU = torch.device("cpu")
 TRAINING = TrainingConfig(optimizer="adam", learning_rate=0.01, batch_size=5, steps=80)
 
@@ -177,7 +178,9 @@ def test_what_does_not_go_with_letters() -> None:
             ModelConfig.model_validate({"tokenizer": "letters", **other})
     with pytest.raises(ModelError, match=r"'digit'.*'image'.*'cnn'"):
         build_model(LETTERS, tasks=(DIGIT,), seed=0)
-    model = build_model(LETTERS, tasks=TEXT, seed=0)
+    with pytest.raises(ModelError, match=r"'spell' asks for text.*\[data.files\] vocabulary"):
+        build_model(LETTERS, tasks=TEXT, seed=0)
+    model = build_model(LETTERS, tasks=HEADS, seed=0)
     with pytest.raises(ModelError, match=r"'sell' is not a label.*'intent'"):
         model.encode([Row("intent", "red", "sell")])
     with pytest.raises(ModelError, match="task 'other'"):
