@@ -105,13 +105,15 @@ def _setting_blocks(recipe: Recipe, results: Results, setting: str) -> list[Bloc
 
 def _main_table(recipe: Recipe, results: Results, setting: str, *, prefix: str) -> Block:
     printed = TABLES[recipe.bench.published]
-    tasks = results.tasks()
+    names = results.systems(setting)
+    scored = {task for name in names for c in results.of(setting, name) for task in c.scores.tasks}
+    tasks = [task for task in results.tasks() if task in scored]
     columns = ["system", "serves", "ours: overall", "ours: worst region", "ours: spread"]
     columns += [f"ours: {task}" for task in tasks]
     if printed:
         columns += ["published, other data: overall", "published, other data: worst region"]
     rows = []
-    for name in results.systems(setting):
+    for name in names:
         cells = results.of(setting, name)
         row = [
             label(name),
@@ -127,8 +129,7 @@ def _main_table(recipe: Recipe, results: Results, setting: str, *, prefix: str) 
             figure = printed.get(name, Published())
             row += [_printed(figure.overall), _printed(figure.worst)]
         rows.append(tuple(row))
-    for name, value in recipe.references.items():
-        rows.append((f"reference, {name}", "", f"{value:.1f}", *[""] * (len(columns) - 3)))
+    rows += reference_rows(recipe, columns, missing=set(results.tasks()) - scored)
     text = "Percent, mean and standard deviation over seeds. Each system serves one global model, "
     text += "one per region or one per client; all are scored on the same rows."
     if printed:
@@ -140,6 +141,23 @@ def _main_table(recipe: Recipe, results: Results, setting: str, *, prefix: str) 
         rows=tuple(rows),
         numbers=frozenset(columns[2:]),
     )
+
+
+def reference_rows(
+    recipe: Recipe, columns: list[str], *, missing: set[str]
+) -> list[tuple[str, ...]]:
+    """What a system must exceed, each in the column of its task; not of tasks that are missing."""
+    rows = []
+    for name, value in recipe.references.items():
+        task = name.partition(":")[0]
+        if task in missing:
+            continue
+        own = f"ours: {task}"
+        place = columns.index(own if own in columns else "ours: overall")
+        row = [f"reference, {name}", *[""] * (len(columns) - 1)]
+        row[place] = f"{value:.1f}"
+        rows.append(tuple(row))
+    return rows
 
 
 def _cost_table(results: Results, setting: str, *, prefix: str) -> Block:

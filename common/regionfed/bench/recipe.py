@@ -104,7 +104,8 @@ class Recipe(Layer):
     size: dict[SizeName, Size]
     references: dict[str, float] = Field(
         default={},
-        description="Scores in percent that a system must exceed to have learnt, by 'task: what'.",
+        description="Scores in percent that a system must exceed to have learnt, by 'TASK: what'; "
+        "without the name of a task it is of the overall score.",
     )
 
     @model_validator(mode="after")

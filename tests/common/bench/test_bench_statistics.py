@@ -9,6 +9,8 @@ import pytest
 
 from regionfed.bench.cell import CellCost, CellResult
 from regionfed.bench.claims import answers, points
+from regionfed.bench.page import reference_rows
+from regionfed.bench.recipe import Recipe
 from regionfed.bench.statistics import interval, paired
 from regionfed.bench.tables import Results
 from regionfed.run.scores import LevelScores, RegionScores, TaskScore
@@ -55,6 +57,21 @@ def test_paired_takes_the_seeds_that_both_have() -> None:
     assert found.mean == pytest.approx(0.1)
     assert found.count == 2
     assert paired({1: 0.5}, {2: 0.5}) is None
+
+
+def test_references_stand_in_the_column_of_their_task() -> None:
+    recipe = Recipe.model_validate(
+        {
+            "bench": {"name": "x", "systems": ["fedavg"]},
+            "size": {"smoke": {}},
+            "references": {"ner: linear": 72.6, "spell: copy": 0, "majority": 19},
+        }
+    )
+    columns = ["system", "serves", "ours: overall", "ours: ner"]
+    assert reference_rows(recipe, columns, missing={"spell"}) == [
+        ("reference, ner: linear", "", "", "72.6"),
+        ("reference, majority", "", "19.0", ""),
+    ]
 
 
 def verdicts(cells: list[CellResult]) -> dict[str, str]:
