@@ -18,6 +18,7 @@ HANDWRITING = Path("handwriting") / "char74k_hnd62_28x28.npz"
 
 MODELS: dict[str, dict[str, Any]] = {
     "t5": {"model": {"kind": "t5", "preset": "tiny"}, "data": {}},
+    "letters": {"model": {"kind": "t5", "preset": "tiny", "tokenizer": "letters"}, "data": {}},
     "roberta": {
         "model": {"kind": "roberta", "preset": "tiny"},
         "data": {"tasks": ["intent", "ner"]},

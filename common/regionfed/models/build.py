@@ -110,7 +110,8 @@ def _cnn(config: ModelConfig, tasks: Sequence[TaskSpec]) -> CnnModel:
 def _t5(config: ModelConfig, tasks: Sequence[TaskSpec], vocabulary: Vocabulary) -> FederatedModel:
     transformers = require("transformers", extra="text", needed_for="model.kind = 't5'")
     if config.tokenizer == "letters":
-        return _wordwise(config, tasks, vocabulary)
+        shape = transformers.T5Config(vocab_size=1, eos_token_id=None, **_t5_sizes(config))
+        return _wordwise(config, transformers.T5Model(shape), tasks, vocabulary)
     tokenizer = _tokenizer(config, tasks, vocabulary)
     with _storage(config):
         module = transformers.T5ForConditionalGeneration(
@@ -139,12 +140,8 @@ def _t5_sizes(config: ModelConfig) -> dict[str, Any]:
 
 
 def _wordwise(
-    config: ModelConfig, tasks: Sequence[TaskSpec], vocabulary: Vocabulary
+    config: ModelConfig, core: Any, tasks: Sequence[TaskSpec], vocabulary: Vocabulary
 ) -> WordwiseModel:
-    transformers = require("transformers", extra="text", needed_for="model.kind = 't5'")
-    core = transformers.T5Model(
-        transformers.T5Config(vocab_size=1, eos_token_id=None, **_t5_sizes(config))
-    )
     model = WordwiseModel(
         core,
         tasks=tasks,
