@@ -23,6 +23,7 @@ def test_the_recipes_of_the_readme_are_there() -> None:
         "demo",
         "esci_queries",
         "esci_minilm",
+        "esci_minilm_tuned",
         "roberta",
         "cnn_handwriting",
         "t5_small",
