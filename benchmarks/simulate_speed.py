@@ -22,6 +22,7 @@ seconds are shown beside them.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import resource
@@ -135,8 +136,7 @@ def seat(config_json: str, place: int) -> tuple[Federation, Member]:
 
 
 def flower_engine(config: FederationConfig) -> float:
-    """Wall seconds of the rounds on Flower's simulation engine. Raises ImportError without Ray."""
-    import ray  # noqa: F401  (asks whether the engine can start at all)
+    """Wall seconds of the rounds on Flower's simulation engine, which needs Ray."""
     from flwr.simulation import run_simulation
 
     text = config.model_dump_json()
@@ -222,11 +222,8 @@ def one(side: str, arguments: argparse.Namespace) -> dict[str, Any]:
     """Measure one side, in a process of its own."""
     torch.set_num_threads(1)
     config = configuration(arguments)
-    if side == "flower":
-        try:
-            import ray  # noqa: F401  (asks whether the engine is installed)
-        except ImportError:
-            side = "flower-like"
+    if side == "flower" and importlib.util.find_spec("ray") is None:
+        side = "flower-like"
     federation = Federation(config, open_population(config))
     federation.train(
         federation.population.everyone()[0], start=federation.population.initial, number=0
